@@ -1,0 +1,1 @@
+"""What a user touches: session, engine, query, writer, run."""

@@ -1,0 +1,134 @@
+"""The engine: registered streams, and queries over them."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.api.query import Query
+from anabranch.errors import ConfigError, did_you_mean
+from anabranch.language import parse_duration, parse_query
+from anabranch.observe.numbers import parse_bytes
+from anabranch.plan.logical import StreamSchema
+from anabranch.runtime.step import StepSettings
+from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
+from anabranch.state.store import local_path
+
+_TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
+
+
+@dataclass
+class Engine:
+    """Continuous queries over Spark streams, with state in one checkpoint directory.
+
+    Args:
+        spark: the session to run on.
+        checkpoint: a directory that the driver and all executors see; it holds state, steps and Spark's own logs.
+        processors: how many query processors share the state; by default Spark's default parallelism. A run may be
+            resumed with another number.
+        memory: budget for the active state of one processor, such as "200m". Going over it is a warning event.
+        groups: partition groups, a power of two; fixed for the life of a checkpoint.
+        quarantine: where rows that cannot be processed go (JSON lines); without it such a row stops the run.
+        late_rows: where late rows go (JSON lines); without it they are counted and dropped.
+    """
+
+    spark: SparkSession
+    checkpoint: str | os.PathLike[str]
+    processors: int | None = None
+    memory: int | str | None = None
+    groups: int = DEFAULT_GROUPS
+    quarantine: str | os.PathLike[str] | None = None
+    late_rows: str | os.PathLike[str] | None = None
+    _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False)
+    _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse unusable settings at once."""
+        local_path(self.checkpoint)
+        check_groups(self.groups)
+        if self.processors is None:
+            self.processors = min(self.spark.sparkContext.defaultParallelism, self.groups)
+        if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
+            raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
+        even_placement(self.groups, self.processors)
+        if self.memory is not None:
+            self.memory = parse_bytes(self.memory)
+
+    def register(
+        self,
+        name: str,
+        stream: DataFrame,
+        *,
+        time: str | None = None,
+        lateness: str | timedelta | None = None,
+    ) -> None:
+        """Make a streaming DataFrame known under a name.
+
+        Args:
+            name: how queries refer to it.
+            stream: any streaming DataFrame.
+            time: its event-time column (TIMESTAMP, TIMESTAMP_NTZ or BIGINT milliseconds). Without one the stream
+                can only be unbounded.
+            lateness: how far behind the newest row of this stream a row may be, such as "10 seconds". Without it no
+                row of the stream is ever late, so the streams it is joined with are never purged.
+        """
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
+        if name.lower() in (known.lower() for known in self._streams):
+            raise ConfigError(f"a stream named {name!r} is registered already; choose another name")
+        if not isinstance(stream, DataFrame):
+            raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
+        if not stream.isStreaming:
+            raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
+        time = self._check_time(name, stream, time)
+        if lateness is not None and time is None:
+            raise ConfigError(f"stream {name!r} has a lateness but no time column; give it time=...")
+        allowed = None if lateness is None else parse_duration(lateness)
+        self._frames[name] = stream
+        self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
+
+    def sql(self, text: str) -> Query:
+        """A continuous query in CQL; refused at once if it cannot be run as it is.
+
+        >>> query = engine.sql(
+        ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
+        ... )
+        """
+        settings = StepSettings(
+            processors=self.processors or 1,
+            groups=self.groups,
+            memory=self.memory if isinstance(self.memory, int) else None,
+            quarantine=_optional_path(self.quarantine),
+            late_rows=_optional_path(self.late_rows),
+        )
+        bound = parse_query(text, self._streams)
+        return Query(self.spark, bound, dict(self._frames), dict(self._streams), settings, self.checkpoint)
+
+    @property
+    def streams(self) -> dict[str, StreamSchema]:
+        """The registered streams by name."""
+        return dict(self._streams)
+
+    def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
+        if time is None:
+            return None
+        spelled = {column.lower(): column for column in stream.columns}
+        if time not in stream.columns and time.lower() not in spelled:
+            raise ConfigError(f"stream {name!r} has no column {time!r}; {did_you_mean(time, stream.columns)}")
+        column = time if time in stream.columns else spelled[time.lower()]
+        data_type = stream.schema[column].dataType
+        if not isinstance(data_type, _TIME_TYPES):
+            raise ConfigError(
+                f"the time column {column!r} of stream {name!r} is {data_type.simpleString()}; it must be TIMESTAMP, "
+                "TIMESTAMP_NTZ or BIGINT milliseconds"
+            )
+        return column
+
+
+def _optional_path(location: str | os.PathLike[str] | None) -> Path | None:
+    return None if location is None else local_path(location)

@@ -1,0 +1,112 @@
+"""A continuous query: bound, checked against the streams' schemas, ready to be written somewhere."""
+
+from __future__ import annotations
+
+import os
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+import anabranch
+from anabranch.api.writer import Writer
+from anabranch.errors import QueryError
+from anabranch.plan.explain import explain_join
+from anabranch.plan.logical import JoinQuery, StreamSchema
+from anabranch.runtime.layout import Layout, lay_out, quote
+from anabranch.runtime.pack import pack
+from anabranch.runtime.step import StepSettings
+from anabranch.state.store import Json
+
+
+class Query:
+    """A query made by `Engine.sql`. It does nothing until `writeStream ... start()`."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bound: JoinQuery,
+        frames: dict[str, DataFrame],
+        streams: dict[str, StreamSchema],
+        settings: StepSettings,
+        checkpoint: str | os.PathLike[str],
+    ) -> None:
+        """Lay the query out and let Spark analyse all its expressions, so that errors come before any data."""
+        self._spark = spark
+        self._bound = bound
+        self._frames = frames
+        self._streams = streams
+        self._settings = settings
+        self._checkpoint = checkpoint
+        try:
+            self._layout = lay_out(
+                spark,
+                bound,
+                frames,
+                streams,
+                keep_rejected=settings.quarantine is not None,
+                keep_late=settings.late_rows is not None,
+            )
+            self._packed = pack(self._layout, frames)
+            self._schema = self._analyse(self._layout)
+        except PySparkException as error:
+            reason = (error.getMessage() or str(error)).split("\n")[0]
+            raise QueryError(f"Spark cannot analyse the query: {reason}") from error
+
+    @property
+    def schema(self) -> T.StructType:
+        """The schema of the answer."""
+        return self._schema
+
+    @property
+    def writeStream(self) -> Writer:  # noqa: N802, spelt as in PySpark
+        """Say where the answer goes, as with a Spark DataFrame's `writeStream`."""
+        return Writer(self)
+
+    def explain(self) -> None:
+        """Print the plan: inputs with windows and predicates, join key, groups and processors."""
+        print(self._explained())
+
+    def _explained(self) -> str:
+        return explain_join(
+            self._bound,
+            self._streams,
+            key_types=[data_type.simpleString() for data_type in self._layout.key_types],
+            groups=self._settings.groups,
+            processors=self._settings.processors,
+        )
+
+    def _analyse(self, layout: Layout) -> T.StructType:
+        empty = self._spark.createDataFrame([], layout.result_schema)
+        joined = empty.where(self._bound.residual) if self._bound.residual else empty
+        outputs = (f"{output.expression} AS {quote(output.name)}" for output in self._bound.outputs)
+        return joined.selectExpr(*outputs).schema
+
+    def _identity(self) -> Json:
+        """What a checkpoint of this query belongs to."""
+        return {
+            "engine version": ".".join(anabranch.__version__.split(".")[:2]),
+            "groups": self._settings.groups,
+            "session time zone": self._spark.conf.get("spark.sql.session.timeZone"),
+            "query": {
+                "inputs": {
+                    entry.input.alias: {
+                        "stream": entry.input.stream,
+                        "window (us)": entry.input.window,
+                        "key": list(entry.input.key),
+                        "predicate": entry.input.predicate,
+                        "time column": self._streams[entry.input.stream].time,
+                        "lateness (us)": self._streams[entry.input.stream].lateness,
+                        "columns": {
+                            column: self._frames[entry.input.stream].schema[column].dataType.simpleString()
+                            for column in entry.input.columns
+                        },
+                    }
+                    for entry in self._layout.inputs
+                },
+                "input order": [entry.alias for entry in self._bound.inputs],
+                "key types": [data_type.simpleString() for data_type in self._layout.key_types],
+                "residual predicate": self._bound.residual,
+                "select": {output.name: output.expression for output in self._bound.outputs},
+            },
+        }

@@ -1,0 +1,196 @@
+"""A running query: PySpark's StreamingQuery with Anabranch's additions."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from anabranch.observe.events import Event, EventLog
+from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.sinks import SinkOptions, make_sink
+from anabranch.runtime.step import StepResult, StepRunner
+
+if TYPE_CHECKING:
+    from anabranch.api.query import Query
+
+# Writes of Spark's offset and commit logs through FileContext fork a process per call on local disks; this manager
+# does the same with plain renames. The checkpoint has one writer by lock and epoch, so no more is needed.
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+
+
+class Run:
+    """A started query. Names that PySpark's StreamingQuery has behave as there."""
+
+    def __init__(self, query: Query, spark_query: StreamingQuery, runner: StepRunner, events: EventLog) -> None:
+        """Made by `Writer.start`."""
+        self._query = query
+        self._spark_query = spark_query
+        self._runner = runner
+        self._events = events
+        self._ended = threading.Event()
+
+    @property
+    def id(self) -> str:
+        """The id of the query, the same after a restart."""
+        return str(self._spark_query.id)
+
+    @property
+    def runId(self) -> str:  # noqa: N802, spelt as in PySpark
+        """The id of this run, new after a restart."""
+        return str(self._spark_query.runId)
+
+    @property
+    def name(self) -> str | None:
+        """The name given with `queryName`."""
+        return self._spark_query.name
+
+    @property
+    def isActive(self) -> bool:  # noqa: N802, spelt as in PySpark
+        """Whether the run is still going."""
+        return self._spark_query.isActive
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What Spark is doing right now."""
+        return dict(self._spark_query.status)
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened so far that is worth telling, oldest first."""
+        return self._events.all()
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802, spelt as in PySpark
+        """Progress of the recent batches: Spark's, with `numOutputRows` and our own numbers under `anabranch`."""
+        ours = {result.batch_id: result for result in list(self._runner.results)}
+        return [self._combine(json.loads(progress.json), ours) for progress in self._spark_query.recentProgress]
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802, spelt as in PySpark
+        """Progress of the last batch, or None before the first."""
+        progress = self._spark_query.lastProgress
+        if progress is None:
+            return None
+        return self._combine(json.loads(progress.json), {r.batch_id: r for r in list(self._runner.results)})
+
+    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802, spelt as in PySpark
+        """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
+        try:
+            if timeout is None:
+                self._spark_query.awaitTermination()
+            elif not self._spark_query.awaitTermination(timeout):
+                return False
+        except StreamingQueryException as error:
+            self._ended.wait(10)
+            raise self._runner.failure or error from None
+        self._ended.wait(10)
+        return None if timeout is None else True
+
+    def processAllAvailable(self) -> None:  # noqa: N802, spelt as in PySpark
+        """Wait until everything that has arrived is processed."""
+        try:
+            self._spark_query.processAllAvailable()
+        except StreamingQueryException as error:
+            raise self._runner.failure or error from None
+
+    def stop(self) -> None:
+        """Stop; the last committed step stays and the checkpoint can be resumed."""
+        self._spark_query.stop()
+        self._ended.wait(60)
+
+    def exception(self) -> BaseException | None:
+        """What ended the run, if it ended by an error."""
+        error = self._spark_query.exception()
+        return (self._runner.failure or error) if error is not None else None
+
+    def explain(self) -> None:
+        """Print the plan and, once there is some, the state per processor."""
+        self._query.explain()
+        if self._runner.results:
+            for report in self._runner.results[-1].reports:
+                print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
+
+    def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
+        result = ours.get(progress["batchId"])
+        if result is not None:
+            progress.setdefault("sink", {})["numOutputRows"] = result.output_rows
+            progress["anabranch"] = _describe(result, [entry.alias for entry in self._query._bound.inputs])
+        return progress
+
+
+def start_run(
+    query: Query, chosen: SinkOptions, trigger: dict[str, Any], checkpoint_location: str | os.PathLike[str]
+) -> Run:
+    """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
+    sink = make_sink(chosen)
+    events = EventLog()
+    checkpoint = Checkpoint(checkpoint_location)
+    checkpoint.take(query._identity())
+    try:
+        runner = StepRunner(query._bound, query._layout, query._settings, checkpoint, sink, events)
+        spark_query = _start_spark(query, chosen.name, trigger, checkpoint, runner)
+    except BaseException:
+        checkpoint.release()
+        raise
+    run = Run(query, spark_query, runner, events)
+    threading.Thread(target=_release_at_end, args=(run, checkpoint), name="anabranch-run", daemon=True).start()
+    return run
+
+
+def _start_spark(
+    query: Query, name: str | None, trigger: dict[str, Any], checkpoint: Checkpoint, runner: StepRunner
+) -> StreamingQuery:
+    conf = query._spark.conf
+    before = conf.get(_FILE_MANAGER, None)
+    if before is None:
+        conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
+    try:
+        writer = query._packed.writeStream.foreachBatch(runner).trigger(**trigger)
+        writer = writer.option("checkpointLocation", checkpoint.spark.as_uri())
+        if name is not None:
+            writer = writer.queryName(name)
+        return writer.start()
+    finally:
+        if before is None:
+            conf.unset(_FILE_MANAGER)
+
+
+def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
+    try:
+        run._spark_query.awaitTermination()
+    except PySparkException:
+        pass  # told to the user by awaitTermination and exception
+    finally:
+        checkpoint.release()
+        run._ended.set()
+
+
+def _describe(result: StepResult, aliases: list[str]) -> dict[str, Any]:
+    def per_input(name: str) -> dict[str, int]:
+        counts = zip(*(getattr(report, name) for report in result.reports), strict=True)
+        return {alias: sum(values) for alias, values in zip(aliases, counts, strict=True)}
+
+    return {
+        "step": result.step,
+        "receivedRows": per_input("received"),
+        "lateRows": per_input("late"),
+        "quarantinedRows": per_input("rejected"),
+        "newestEventTime": dict(zip(aliases, result.newest, strict=True)),
+        "totals": result.totals,
+        "processors": [
+            {
+                "processor": report.processor,
+                "activeRows": report.active_rows,
+                "activeBytes": report.active_bytes,
+                "results": report.results,
+                "busyMs": round(report.busy_ms, 1),
+            }
+            for report in result.reports
+        ],
+    }

@@ -1,0 +1,90 @@
+"""Where an answer goes: the `writeStream` of a query, spelt as PySpark's DataStreamWriter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame
+
+from anabranch.api.run import Run, start_run
+from anabranch.errors import ConfigError
+from anabranch.runtime.sinks import SinkOptions
+
+if TYPE_CHECKING:
+    from anabranch.api.query import Query
+
+
+class Writer:
+    """Collects format, options and trigger; `start` begins the run. Methods return the writer."""
+
+    def __init__(self, query: Query) -> None:
+        """A writer for one query; parquet unless told otherwise."""
+        self._query = query
+        self._sink = SinkOptions()
+        self._trigger: dict[str, Any] = {"processingTime": "0 seconds"}
+        self._checkpoint: str | os.PathLike[str] = query._checkpoint
+
+    def format(self, source: str) -> Writer:
+        """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
+        self._sink = replace(self._sink, format=source.lower() if source.islower() else source)
+        return self
+
+    def option(self, key: str, value: Any) -> Writer:
+        """An option of the format; `checkpointLocation` gives this run a checkpoint of its own."""
+        if key.lower() == "checkpointlocation":
+            self._checkpoint = str(value)
+            return self
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        self._sink = replace(self._sink, options={**self._sink.options, key: text})
+        return self
+
+    def options(self, **options: Any) -> Writer:
+        """Several options at once."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def outputMode(self, mode: str) -> Writer:  # noqa: N802, spelt as in PySpark
+        """Only "append": a joined row never changes."""
+        if mode.lower() != "append":
+            raise ConfigError(f"output mode {mode!r} does not fit a join; only 'append' does")
+        return self
+
+    def partitionBy(self, *columns: str) -> Writer:  # noqa: N802, spelt as in PySpark
+        """Partition the files of a file format by these columns."""
+        self._sink = replace(self._sink, partition_by=columns)
+        return self
+
+    def queryName(self, name: str) -> Writer:  # noqa: N802, spelt as in PySpark
+        """A name for the run; the table's name for the memory sink."""
+        self._sink = replace(self._sink, name=name)
+        return self
+
+    def foreachBatch(self, function: Callable[[DataFrame, int], None]) -> Writer:  # noqa: N802, as in PySpark
+        """Hand the results of every batch to a function, with the batch's id.
+
+        After a crash a batch may come again under the same id with the same rows; make what the function does
+        replace what it did for that id, and the whole is exactly-once.
+        """
+        if not callable(function):
+            raise ConfigError("foreachBatch needs a function of (DataFrame, batch id)")
+        self._sink = replace(self._sink, function=function)
+        return self
+
+    def trigger(self, *, availableNow: bool | None = None, processingTime: str | None = None) -> Writer:  # noqa: N803
+        """availableNow=True processes what is there and ends; processingTime="5 seconds" sets the pace."""
+        if (availableNow is None) == (processingTime is None):
+            raise ConfigError("give trigger either availableNow=True or processingTime='...'")
+        if availableNow is not None and availableNow is not True:
+            raise ConfigError("availableNow can only be True")
+        self._trigger = {"availableNow": True} if availableNow else {"processingTime": processingTime}
+        return self
+
+    def start(self, path: str | os.PathLike[str] | None = None) -> Run:
+        """Begin. Everything that can be refused is refused here, before any data is read."""
+        if path is not None:
+            self.option("path", os.fspath(path))
+        return start_run(self._query, self._sink, self._trigger, self._checkpoint)

@@ -1,0 +1,159 @@
+"""The child process of a benchmark: one engine, one input, one outcome.
+
+`python -m anabranch.bench.contender` reads a `Job` from the first line of its standard input and prints an
+`Outcome` as its last line. All contenders share the session's settings, the file source, the columns, the
+sink and the trigger; they differ in the engine, and in what `ENGINE_SETTINGS` says.
+
+The clock starts just before start() of the query, so JVM start and session creation are not counted, and
+first-batch start-up is. Results are counted after the clock has stopped: with the noop sink from
+`sink.numOutputRows` of the progress (a counter that Spark's writer keeps for every row in any case), with
+the parquet sink by reading the written files with DuckDB.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.bench.job import ANABRANCH, SPARK, SPARK_ROCKSDB, Batch, BenchmarkError, Job, Outcome
+from anabranch.bench.queries import continuous_query, stream_stream_join
+
+STATE_STORE = "spark.sql.streaming.stateStore"
+ENGINE_SETTINGS: dict[str, dict[str, str]] = {
+    ANABRANCH: {},
+    SPARK: {},
+    SPARK_ROCKSDB: {
+        f"{STATE_STORE}.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+    },
+}
+# Spark's default manager starts a process per file on local disks; this one renames in the JVM.
+TUNED_SETTINGS = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+}
+
+
+def main() -> None:
+    """Read the job, run it, print the outcome."""
+    job = Job.from_json(sys.stdin.readline())
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    print(execute(job).to_json(), flush=True)
+
+
+def _exit_with_parent() -> None:
+    sys.stdin.read()
+    os._exit(3)
+
+
+def execute(job: Job) -> Outcome:
+    """Run the job in a new Spark session of this process."""
+    spark = _session(job)
+    streams = {name: _stream(spark, Path(job.input) / name) for name in job.streams}
+    # Anabranch's writer is spelt like Spark's, but is no subclass of it.
+    writer: Any = _anabranch(spark, streams, job) if job.contender == ANABRANCH else _spark(streams, job)
+    output = Path(job.scratch) / "output"
+    if job.sink == "parquet":
+        writer = writer.option("path", str(output))
+    writer = writer.format(job.sink).trigger(availableNow=True)
+    started = time.perf_counter()
+    query = writer.start()
+    query.awaitTermination()
+    seconds = time.perf_counter() - started
+    batches = tuple(_batch(progress) for progress in query.recentProgress)
+    spark.stop()
+    if job.sink == "parquet":
+        results, checksum = _read_back(output)
+        return Outcome(seconds, batches, results, checksum)
+    if any(batch.results is None for batch in batches):
+        raise BenchmarkError(f"{job.contender} does not report sink.numOutputRows for the {job.sink} sink")
+    return Outcome(seconds, batches, sum(batch.results or 0 for batch in batches))
+
+
+def _session(job: Job) -> SparkSession:
+    settings = {
+        "spark.driver.memory": job.driver_memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": str(job.processors),
+        "spark.sql.streaming.numRecentProgressUpdates": "100000",
+        "spark.sql.warehouse.dir": str(Path(job.scratch) / "warehouse"),
+        "spark.local.dir": str(Path(job.scratch) / "local"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **ENGINE_SETTINGS[job.contender],
+        **(TUNED_SETTINGS if job.tuned else {}),
+    }
+    builder = SparkSession.builder.master(f"local[{job.cores}]").appName(f"bench {job.contender}")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def _stream(spark: SparkSession, folder: Path) -> DataFrame:
+    reader = spark.readStream.schema("k bigint, ts bigint, v bigint").option("maxFilesPerTrigger", 1)
+    return reader.parquet(str(folder))
+
+
+def _anabranch(spark: SparkSession, streams: dict[str, DataFrame], job: Job) -> Any:
+    # Imported here so that the peers can be measured without the engine. Through importlib, because the
+    # benchmark uses only the public face and must not depend on how it is typed.
+    from importlib import import_module
+
+    options = {} if job.groups is None else {"groups": job.groups}
+    lateness = {} if job.lateness is None else {"lateness": f"{job.lateness} seconds"}
+    checkpoint = str(Path(job.scratch) / "checkpoint")
+    engine = import_module("anabranch").Engine(
+        spark, checkpoint=checkpoint, processors=job.processors, **options
+    )
+    for name, frame in streams.items():
+        engine.register(name, frame, time="ts", **lateness)
+    return engine.sql(continuous_query(job.streams, job.window)).writeStream
+
+
+def _spark(streams: dict[str, DataFrame], job: Job) -> Any:
+    joined = stream_stream_join(streams, job.window, job.lateness or 0)
+    checkpoint = str(Path(job.scratch) / "checkpoint")
+    return joined.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+
+
+def _batch(progress: Any) -> Batch:
+    written = int(progress["sink"]["numOutputRows"]) if "numOutputRows" in progress["sink"] else -1
+    return Batch(
+        rows=int(progress["numInputRows"]),
+        milliseconds=int(progress["durationMs"]["triggerExecution"]),
+        results=None if written < 0 else written,
+    )
+
+
+def _read_back(output: Path) -> tuple[int, str]:
+    """Rows of the output and a sum of their hashes, which depends on neither order nor files."""
+    files = str(output / "**" / "*.parquet")
+    if not any(output.rglob("*.parquet")):
+        return 0, "0"
+    with duckdb.connect() as connection:
+        columns = connection.read_parquet(files, hive_partitioning=False).columns
+        hashed = ", ".join(f'"{column}"' for column in columns)
+        row = connection.execute(
+            f"SELECT count(*), coalesce(sum(hash({hashed})::HUGEINT), 0)"
+            " FROM read_parquet(?, hive_partitioning = false)",
+            [files],
+        ).fetchone()
+    if row is None:
+        raise BenchmarkError(f"DuckDB could not count the rows of {files}")
+    return int(row[0]), str(row[1])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,66 @@
+"""The benchmark's query in the words of each engine: an m-way join on `k` with the same output columns.
+
+All streams have the same window w, so "every ts >= max ts - w" says the same as "any two times differ by at
+most w", and that is what Spark's binary joins are given. Spark expires join state only through a condition
+between two watermarked columns, and refuses a join input that has more than one of them. Each join
+therefore compares the new stream's event time with the first stream's, which is carried along, and the
+other streams' times as plain numbers. The bound on the first stream's time is what lets Spark forget; the
+numbers make the answer exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+
+def continuous_query(streams: Sequence[str], window: int | None) -> str:
+    """The query as CQL, for Anabranch."""
+    first = streams[0]
+    brackets = "" if window is None else f" [RANGE {window} SECONDS]"
+    outputs = [f"{first}.k", *(f"{stream}.v AS {stream.lower()}_v" for stream in streams)]
+    equalities = [f"{left}.k = {right}.k" for left, right in pairwise(streams)]
+    sources = ", ".join(stream + brackets for stream in streams)
+    return f"SELECT {', '.join(outputs)} FROM {sources} WHERE {' AND '.join(equalities)}"
+
+
+def stream_stream_join(streams: Mapping[str, DataFrame], window: int | None, lateness: int) -> DataFrame:
+    """The query as a chain of Spark's stream-stream inner joins."""
+    names = list(streams)
+    joined = _unbounded(streams, names) if window is None else _windowed(streams, names, window, lateness)
+    return joined.select("k", *(f"{name.lower()}_v" for name in names))
+
+
+def _unbounded(streams: Mapping[str, DataFrame], names: list[str]) -> DataFrame:
+    joined = streams[names[0]].select("k", F.col("v").alias(f"{names[0].lower()}_v"))
+    for name in names[1:]:
+        right = streams[name].select(F.col("k").alias("right_k"), F.col("v").alias(f"{name.lower()}_v"))
+        joined = joined.join(right, F.col("k") == F.col("right_k")).drop("right_k")
+    return joined
+
+
+def _windowed(streams: Mapping[str, DataFrame], names: list[str], window: int, lateness: int) -> DataFrame:
+    def watermarked(name: str, key: str, event_time: str) -> DataFrame:
+        columns = streams[name].select(
+            F.col("k").alias(key),
+            F.timestamp_millis(F.col("ts")).alias(event_time),
+            F.col("ts").alias(f"{name}_ts"),
+            F.col("v").alias(f"{name.lower()}_v"),
+        )
+        return columns.withWatermark(event_time, f"{lateness} seconds")
+
+    joined = watermarked(names[0], "k", "event_time")
+    interval = F.expr(f"INTERVAL {window} SECONDS")
+    for number, name in enumerate(names[1:], start=1):
+        right = watermarked(name, "right_k", "right_time")
+        condition = (F.col("k") == F.col("right_k")) & F.col("right_time").between(
+            F.col("event_time") - interval, F.col("event_time") + interval
+        )
+        for other in names[1:number]:
+            distance = F.abs(F.col(f"{name}_ts") - F.col(f"{other}_ts"))
+            condition = condition & (distance <= window * 1000)
+        joined = joined.join(right, condition).drop("right_k", "right_time")
+    return joined

@@ -1,0 +1,57 @@
+"""Delta: the rows of one batch, sorted out by input and ready to be joined and stored.
+
+A packed row carries the number of its input, its hash, possibly its event time and reject reason, and typed slots
+that all inputs share. `Projection` says which slot holds which state column of an input.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from anabranch.state.run import HASH, TS, Segment
+
+INPUT = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Projection:
+    """The state columns of one input: pairs of (state column, slot)."""
+
+    columns: tuple[tuple[str, str], ...]
+
+
+def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection) -> Segment:
+    """The given rows of a packed table as a segment of one input, sorted by (hash, ts)."""
+    hashes = packed.column(HASH).to_numpy().view(np.uint64)[rows]
+    names, arrays = [HASH], []
+    if TS in packed.column_names:
+        ts = packed.column(TS).to_numpy()[rows]
+        order = np.lexsort((ts, hashes))
+        names.append(TS)
+        arrays.append(pa.array(ts[order]))
+    else:
+        order = np.argsort(hashes)
+    arrays.insert(0, pa.array(hashes[order]))
+    chosen = pa.array(rows[order])
+    for column, slot in projection.columns:
+        names.append(column)
+        arrays.append(_single(packed.column(slot).take(chosen)))
+    return Segment.of(pa.RecordBatch.from_arrays(arrays, names))
+
+
+def keep_after(segment: Segment, threshold: int | None) -> Segment:
+    """The rows of a segment that are not older than `threshold`."""
+    if threshold is None or segment.ts is None:
+        return segment
+    alive = segment.ts >= threshold
+    if alive.all():
+        return segment
+    return Segment.of(segment.rows.take(pa.array(np.flatnonzero(alive))))
+
+
+def _single(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

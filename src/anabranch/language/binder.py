@@ -1,0 +1,196 @@
+"""A CQL text bound to the registered streams: the whole way from text to `JoinQuery`.
+
+Each conjunct of ON and WHERE goes to the lowest place where it can be decided: an equality between two
+streams to the join key, a condition on one stream below the join, anything else (also what reads no stream
+at all) to the residual. Above the join travel only the columns that the answer and the residual read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlglot import exp
+
+from anabranch.errors import QueryError
+from anabranch.language.clauses import Statement, take_apart
+from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
+from anabranch.language.dialect import read, span_of
+from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
+from anabranch.language.expressions import Expression, bind
+from anabranch.language.scope import ColumnRef, Scope, open_scope
+from anabranch.language.source import Source
+from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
+
+Needed = dict[str, set[str]]
+
+
+def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
+    """The query that the text describes over the streams, or a `QueryError` that says what to change."""
+    source, tree = read(text)
+    statement = take_apart(source, tree)
+    scope = open_scope(source, statement.items, streams)
+    outputs, needed = _outputs(statement, scope)
+    equalities, predicates, residual = _classify(statement, scope)
+    plan = plan_keys(scope.aliases, equalities)
+    if not plan.keys:
+        raise _no_common_key(source, scope.aliases, plan)
+    for left, right in plan.conditions:
+        predicates[left.alias].append(f"{left.below} = {right.below}")
+    above = [f"{left.above} = {right.above}" for left, right in plan.residual]
+    above += [conjunct.above for conjunct in residual]
+    for term in (term for pair in plan.residual for term in pair):
+        needed[term.alias] |= term.columns
+    for conjunct in residual:
+        _need(needed, conjunct.refs.values())
+    inputs = tuple(
+        JoinInput(
+            alias=alias,
+            stream=stream.name,
+            window=item.window,
+            key=tuple(terms[position].below for terms in plan.keys),
+            predicate=_all_of(predicates[alias]),
+            columns=tuple(column for column in stream.columns if column in needed[alias]),
+        )
+        for position, (item, (alias, stream)) in enumerate(
+            zip(statement.items, scope.streams.items(), strict=True)
+        )
+    )
+    return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=_all_of(above))
+
+
+def _classify(
+    statement: Statement, scope: Scope
+) -> tuple[list[Equality], dict[str, list[str]], list[Expression]]:
+    """The equalities between terms, the conditions on one alias, and the rest."""
+    equalities = [(_column_term(left), _column_term(right)) for left, right in scope.merged]
+    predicates: dict[str, list[str]] = {alias: [] for alias in scope.aliases}
+    residual: list[Expression] = []
+    for condition in statement.conditions:
+        for conjunct in conjuncts(bind(condition, scope)):
+            if len(conjunct.aliases) > 1 and is_null_safe_equality(conjunct):
+                hint = "join on =, which leaves out nulls"
+                raise scope.source.unsupported("<=> between streams", conjunct.span, hint)
+            pair = _equality_of_terms(conjunct)
+            if pair is not None:
+                equalities.append(pair)
+            elif len(conjunct.aliases) == 1 and not conjunct.captured:
+                predicates[conjunct.aliases[0]].append(conjunct.below)
+            else:
+                residual.append(conjunct)
+    return equalities, predicates, residual
+
+
+def _equality_of_terms(conjunct: Expression) -> Equality | None:
+    sides = equality(conjunct)
+    if sides is None or conjunct.captured or any(len(side.aliases) != 1 for side in sides):
+        return None
+    left, right = (
+        Term(side.aliases[0], side.below, side.above, frozenset(ref.column for ref in side.refs.values()))
+        for side in sides
+    )
+    return left, right
+
+
+def _column_term(ref: ColumnRef) -> Term:
+    return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
+
+
+def _no_common_key(source: Source, aliases: tuple[str, ...], plan: KeyPlan) -> QueryError:
+    """There is no key that all streams share; say which ones are left out of the widest key there is."""
+    widest = max(plan.classes, key=len, default=())
+    if len(widest) < 2:
+        message = "a join without an equality between its streams"
+        return source.unsupported(message, hint=f"connect {_names(aliases)} by a key, as in a.k = b.k")
+    left_out = [alias for alias in aliases if alias not in widest]
+    verb = "is" if len(left_out) == 1 else "are"
+    hint = (
+        f"{_names(widest)} share a key, but {_names(left_out)} {verb} not connected to it by an equality; "
+        "all streams have to share one key"
+    )
+    return source.unsupported("a join on different keys", hint=hint, yet=True)
+
+
+def _outputs(statement: Statement, scope: Scope) -> tuple[tuple[Output, ...], Needed]:
+    needed: Needed = {alias: set() for alias in scope.aliases}
+    outputs: list[Output] = []
+    for item in statement.outputs:
+        refs = _star(item, scope)
+        if refs is None:
+            output, expression = _output(item, scope)
+            outputs.append(output)
+            _need(needed, expression.refs.values())
+        else:
+            outputs += [Output(ref.column, ref.above) for ref in refs]
+            _need(needed, refs)
+    _refuse_duplicates(outputs)
+    return tuple(outputs), needed
+
+
+def _star(item: exp.Expr, scope: Scope) -> list[ColumnRef] | None:
+    """The columns that `*` or `A.*` stands for; `None` if the item is neither."""
+    star = item.this if isinstance(item, exp.Column) else item
+    if not isinstance(star, exp.Star):
+        return None
+    if any(star.args.values()):
+        raise scope.source.unsupported("* with EXCEPT, REPLACE or RENAME", hint="list the columns")
+    qualifiers = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
+    if not qualifiers:
+        return list(scope.star)
+    name = ".".join(qualifiers)
+    alias = scope.alias(qualifiers[0]) if len(qualifiers) == 1 else None
+    if alias is not None:
+        return [ColumnRef(alias, column) for column in scope.streams[alias].columns]
+    # Either an error about an unknown name, or a struct, whose fields only Spark knows.
+    scope.resolve(qualifiers, span_of(item) or (0, 1))
+    raise scope.source.unsupported(f"{name}.* of a struct", hint="list its fields")
+
+
+def _output(item: exp.Expr, scope: Scope) -> tuple[Output, Expression]:
+    alias = item.args.get("alias") if isinstance(item, exp.Alias) else None
+    if isinstance(item, exp.Aliases) or (alias is not None and not isinstance(alias, exp.Identifier)):
+        raise scope.source.unsupported(f"the alias in {item.sql(dialect='spark')}")
+    node = item.this if isinstance(item, exp.Alias) else item
+    expression = bind(node, scope)
+    if alias is not None:
+        name = alias.name
+    elif isinstance(node, exp.Column | exp.Dot):
+        name = _last_name(node, expression)
+    else:
+        name = scope.source.render(expression.span)
+    return Output(name, expression.above), expression
+
+
+def _last_name(node: exp.Column | exp.Dot, expression: Expression) -> str:
+    """The name of a column, in its registered spelling, or of a struct's field."""
+    whole = expression.refs.get(expression.span)
+    if whole is not None:
+        return whole.column
+    last: exp.Expr = node.this if isinstance(node, exp.Column) else node.expression
+    return last.name
+
+
+def _refuse_duplicates(outputs: Iterable[Output]) -> None:
+    by_name: dict[str, list[str]] = {}
+    for output in outputs:
+        by_name.setdefault(output.name.lower(), []).append(output.name)
+    clashes = [names[0] for names in by_name.values() if len(names) > 1]
+    if clashes:
+        names = ", ".join(map(repr, clashes))
+        raise QueryError(f"more than one column of the answer is called {names}; give them aliases with AS")
+
+
+def _need(needed: Needed, refs: Iterable[ColumnRef]) -> None:
+    for ref in refs:
+        needed[ref.alias].add(ref.column)
+
+
+def _all_of(conditions: list[str]) -> str | None:
+    distinct = list(dict.fromkeys(conditions))
+    if len(distinct) < 2:
+        return distinct[0] if distinct else None
+    return " AND ".join(f"({condition})" for condition in distinct)
+
+
+def _names(aliases: Iterable[str]) -> str:
+    names = list(aliases)
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -1,0 +1,165 @@
+"""The statement taken apart: what stands in FROM, the conditions, and the SELECT items.
+
+Everything is let in by name. A clause, a kind of join or a property of a table that is not on a list here is
+refused with its name, so that nothing a user wrote is ever ignored, not even what a later sqlglot may learn
+to parse. Inner joins have one meaning however they are written, so ON and WHERE become one list of
+conditions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import TokenType, exp
+
+from anabranch.errors import UnsupportedError
+from anabranch.language.dialect import WINDOW, place
+from anabranch.language.source import Source, Span
+
+# How users know the arguments of a Select that have another name in sqlglot.
+CLAUSES = {
+    "with_": "WITH",
+    "group": "GROUP BY",
+    "order": "ORDER BY",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "laterals": "LATERAL VIEW",
+    "windows": "WINDOW",
+    "hint": "a hint in a comment",
+    "sample": "TABLESAMPLE",
+    "pivots": "PIVOT",
+    "version": "time travel",
+    "when": "time travel",
+    "joins": "a nested join",
+    "locks": "FOR UPDATE",
+}
+
+READ: dict[type[exp.Expr], set[str]] = {
+    exp.Select: {"expressions", "from_", "joins", "where"},
+    exp.Table: {"this", "alias", "db", "catalog"},
+    exp.Join: {"this", "on", "using", "kind"},
+}
+
+SET_OPERATIONS: dict[type[exp.Expr], str] = {
+    exp.Union: "UNION",
+    exp.Intersect: "INTERSECT",
+    exp.Except: "EXCEPT",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FromItem:
+    """One stream in FROM as written; `using` are the names in a USING that joins it to those before."""
+
+    stream: str
+    alias: str
+    span: Span
+    window: int | None
+    window_span: Span | None
+    has_alias: bool
+    after_comma: bool
+    using: tuple[tuple[str, Span], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """The three parts of a supported statement."""
+
+    items: tuple[FromItem, ...]
+    conditions: tuple[exp.Expr, ...]
+    outputs: tuple[exp.Expr, ...]
+
+
+def take_apart(source: Source, tree: exp.Expr) -> Statement:
+    """The parts of the statement; `UnsupportedError` naming the first construct that is not supported."""
+    if isinstance(tree, exp.SetOperation):
+        raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"))
+    if isinstance(tree, exp.Subquery):
+        raise source.unsupported("a query in parentheses")
+    if not isinstance(tree, exp.Select):
+        raise source.unsupported(f"{tree.key.upper()} as a query", hint="a continuous query is a SELECT")
+    _only_known(source, tree)
+    if not tree.args.get("from_"):
+        raise source.unsupported("a SELECT without FROM", hint="a continuous query joins streams")
+    _no_trailing_comma(source)
+    joins = tree.args.get("joins") or []
+    items = [_item(source, tree.args["from_"].this, None)]
+    conditions: list[exp.Expr] = []
+    for join in joins:
+        _check_join(source, join)
+        items.append(_item(source, join.this, join))
+        if join.args.get("on"):
+            conditions.append(join.args["on"])
+    if tree.args.get("where"):
+        conditions.append(tree.args["where"].this)
+    return Statement(tuple(items), tuple(conditions), tuple(tree.expressions))
+
+
+def _only_known(source: Source, node: exp.Expr) -> None:
+    for name, value in node.args.items():
+        if value and name not in READ[type(node)]:
+            if name == "operation_modifiers":
+                raise source.unsupported(" ".join(str(word) for word in value))
+            raise source.unsupported(CLAUSES.get(name, name.strip("_").replace("_", " ").upper()))
+
+
+def _check_join(source: Source, join: exp.Join) -> None:
+    words = [str(join.args[arg]).upper() for arg in ("method", "side", "kind") if join.args.get(arg)]
+    if words not in ([], ["INNER"], ["CROSS"]):
+        hint = "only inner joins are, as FROM a, b or a JOIN b ON ..."
+        raise source.unsupported(f"{' '.join(words)} JOIN", hint=hint)
+    _only_known(source, join)
+
+
+def _item(source: Source, table: exp.Expr, join: exp.Join | None) -> FromItem:
+    if not isinstance(table, exp.Table):
+        raise _not_a_stream(source, table)
+    if not isinstance(table.this, exp.Identifier):
+        raise source.unsupported("a table function in FROM", hint="name a registered stream")
+    _only_known(source, table)
+    names = [part for part in table.parts if isinstance(part, exp.Identifier)]
+    span = _whole(names)
+    alias = table.args.get("alias")
+    if alias is not None and alias.args.get("columns"):
+        raise source.unsupported("a list of column names after an alias", span)
+    window, window_span = _window(source, table, alias)
+    before = [token for token in source.tokens if token.start < span[0]]
+    return FromItem(
+        stream=".".join(name.name for name in names),
+        alias=alias.name if alias is not None else names[-1].name,
+        span=span,
+        window=window,
+        window_span=window_span,
+        has_alias=alias is not None,
+        after_comma=bool(before) and before[-1].token_type == TokenType.COMMA,
+        using=tuple((name.name, _whole([name])) for name in join.args.get("using") or []) if join else (),
+    )
+
+
+def _not_a_stream(source: Source, node: exp.Expr) -> UnsupportedError:
+    if isinstance(node, exp.Subquery):
+        nested = isinstance(node.this, exp.Table)
+        return source.unsupported("a join in parentheses" if nested else "a subquery in FROM")
+    names: dict[type[exp.Expr], str] = {exp.Lateral: "LATERAL", exp.Values: "VALUES", exp.Unnest: "UNNEST"}
+    construct = names.get(type(node), f"{node.key.upper()} in FROM")
+    return source.unsupported(construct, hint="name a registered stream")
+
+
+def _window(source: Source, table: exp.Table, alias: exp.Expr | None) -> tuple[int | None, Span | None]:
+    marks = [node.meta[WINDOW] for node in (table, alias) if node is not None and WINDOW in node.meta]
+    if len(marks) > 1:
+        raise source.error("the stream has two windows", marks[1][1])
+    return marks[0] if marks else (None, None)
+
+
+def _no_trailing_comma(source: Source) -> None:
+    """Sqlglot forgives a comma before FROM; Spark does not."""
+    for token, following in zip(source.tokens, source.tokens[1:], strict=False):
+        if token.token_type == TokenType.COMMA and following.token_type == TokenType.FROM:
+            raise source.error("the query cannot be read near ','", (token.start, token.end + 1))
+
+
+def _whole(names: list[exp.Identifier]) -> Span:
+    spans = [span for span in map(place, names) if span is not None]
+    return (spans[0][0], spans[-1][1]) if spans else (0, 1)

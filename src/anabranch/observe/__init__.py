@@ -1,0 +1,1 @@
+"""What a run tells about itself: events and numbers, rendered in one way everywhere."""

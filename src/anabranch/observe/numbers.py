@@ -1,0 +1,46 @@
+"""The one place that renders and reads numbers for people: bytes, counts, durations."""
+
+from __future__ import annotations
+
+import re
+
+from anabranch.errors import ConfigError
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
+
+
+def parse_bytes(size: int | str) -> int:
+    """A number of bytes from 1024, "200m", "1.5 GiB"; units are powers of 1024, as in Spark."""
+    if isinstance(size, int) and not isinstance(size, bool):
+        if size <= 0:
+            raise ConfigError(f"a size must be positive, not {size}")
+        return size
+    match = _SIZE.fullmatch(size) if isinstance(size, str) else None
+    if match is None or float(match[1]) == 0:
+        raise ConfigError(f"{size!r} is not a size; write it like '200m' or '4g'")
+    return int(float(match[1]) * _UNITS[match[2].lower()])
+
+
+def format_bytes(count: int) -> str:
+    """Bytes with a unit, as in "1.5 GiB"."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def format_count(count: int) -> str:
+    """A count with thousands separated."""
+    return f"{count:,}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration as people write it: "0.42 s", "3 min 20 s"."""
+    if seconds < 60:
+        return f"{seconds:.2f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"

@@ -1,0 +1,1 @@
+"""What to compute: pure descriptions of queries, free of Spark and of storage."""

@@ -1,0 +1,1 @@
+"""Where it runs: the thin Spark shell around the pure kernel and state."""

@@ -1,0 +1,234 @@
+"""The checkpoint: who may write it, what it belongs to, and the last step that counts.
+
+    anabranch.json      identity: what query, schema, groups and engine version the state belongs to
+    lock                held by the running driver (flock), so that a second run is refused at once
+    epochs/N.json       one per run; a driver whose epoch is no longer the newest may not commit
+    steps/N.json        a committed step: created once, atomically, naming the reports it consists of
+    reports/N/*.json    what processors reported in step N: manifest and counts
+    state/*.arrow       run files
+    spark/              Spark's own offsets and commits
+
+A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
+refers to is removed after a commit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
+from anabranch.runtime.processor import Report, parse_report
+from anabranch.state.manifest import Manifest
+from anabranch.state.store import Json, create_file, encode_document, local_path, read_document
+
+RETAINED_STEPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A committed step. `newest` is the greatest event time seen per input; totals count since the beginning."""
+
+    number: int
+    batch_id: int
+    epoch: int
+    placement: tuple[int, ...]
+    reports: tuple[str, ...]
+    newest: tuple[int | None, ...]
+    totals: dict[str, Any]
+
+    @property
+    def processors(self) -> int:
+        """How many processors the step's state is listed on."""
+        return len(self.reports)
+
+    @classmethod
+    def from_json(cls, body: Json) -> Step:
+        """The inverse of `asdict`."""
+        return cls(
+            body["number"],
+            body["batch_id"],
+            body["epoch"],
+            tuple(body["placement"]),
+            tuple(body["reports"]),
+            tuple(body["newest"]),
+            body["totals"],
+        )
+
+
+class Checkpoint:
+    """A checkpoint directory, open for reading; `take` makes it writable by this driver alone."""
+
+    def __init__(self, location: str | os.PathLike[str]) -> None:
+        """Name a checkpoint; nothing is created yet."""
+        self.path = local_path(location)
+        self.state = self.path / "state"
+        self.spark = self.path / "spark"
+        self._epoch = 0
+        self._lock: int | None = None
+
+    def exists(self) -> bool:
+        """Whether a run has ever used this directory as its checkpoint."""
+        return (self.path / "anabranch.json").exists()
+
+    def take(self, identity: Json) -> None:
+        """Become the one writer, after checking that the checkpoint belongs to this very query."""
+        if self.path.exists() and not self.path.is_dir():
+            raise CheckpointError(f"checkpoint {self.path} is not a directory")
+        if not self.exists() and self.path.exists() and any(self.path.glob("[!.]*")):
+            held = (self.path / "lock").exists()
+            if not held:
+                raise CheckpointError(
+                    f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
+                )
+        for directory in ("state", "steps", "reports", "epochs", "spark"):
+            (self.path / directory).mkdir(parents=True, exist_ok=True)
+        self._acquire_lock()
+        try:
+            self._check_identity(identity)
+            self._open_epoch()
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let another run have the checkpoint."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def identity(self) -> Json:
+        """What the checkpoint says it belongs to."""
+        return read_document(self.path / "anabranch.json")
+
+    def steps(self) -> list[int]:
+        """The numbers of the retained steps, ascending."""
+        return sorted(int(path.stem) for path in (self.path / "steps").glob("[0-9]*.json"))
+
+    def read_step(self, number: int) -> Step:
+        """A committed step."""
+        return Step.from_json(read_document(self.path / "steps" / f"{number:010d}.json"))
+
+    def last_step(self) -> Step | None:
+        """The newest committed step, if there is one."""
+        numbers = self.steps()
+        return self.read_step(numbers[-1]) if numbers else None
+
+    def reports_of(self, step: Step) -> list[tuple[Report, Manifest]]:
+        """What the processors reported in a committed step, by processor."""
+        return [parse_report(read_document(self.reports(step.number) / name)) for name in step.reports]
+
+    def reports(self, number: int) -> Path:
+        """Where the processors of a step put their reports."""
+        return self.path / "reports" / f"{number:010d}"
+
+    def prepare_step(self, number: int) -> Path:
+        """An empty place for the reports of a step, free of what a crashed attempt may have left."""
+        directory = self.reports(number)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        return directory
+
+    def next_step(self, last: Step | None, **changes: Any) -> Step:
+        """A step that follows `last`, under this run's epoch."""
+        number = last.number + 1 if last else 1
+        return Step(number=number, epoch=self._epoch, **changes)
+
+    def commit(self, step: Step) -> None:
+        """Make `step` the last one. Refused if another run has taken the checkpoint over."""
+        newest = max(int(path.stem) for path in (self.path / "epochs").glob("[0-9]*.json"))
+        if newest != self._epoch:
+            raise CheckpointInUseError(
+                f"checkpoint {self.path} was taken over by a newer run (epoch {newest}, this run has {self._epoch}); "
+                "this run stops without committing"
+            )
+        path = self.path / "steps" / f"{step.number:010d}.json"
+        if not create_file(path, encode_document(asdict(step))) and self.read_step(step.number) != step:
+            raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
+
+    def remove_unreferenced(self, manifests: dict[int, list[Manifest]]) -> None:
+        """Delete what no retained step refers to; `manifests` are those of the retained steps, by number."""
+        retained = sorted(manifests)[-RETAINED_STEPS:]
+        files = {name for number in retained for manifest in manifests[number] for name in manifest.files()}
+        for entry in os.scandir(self.state):
+            if entry.name not in files:
+                os.unlink(entry.path)
+        for number in self.steps():
+            if number < retained[0]:
+                os.unlink(self.path / "steps" / f"{number:010d}.json")
+        for directory in (self.path / "reports").iterdir():
+            if directory.name.isdigit() and int(directory.name) < retained[0]:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def _acquire_lock(self) -> None:
+        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 200, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            raise CheckpointInUseError(
+                f"checkpoint {self.path} is in use by another run ({holder or 'unknown'}); stop that run first, "
+                "or give this one a checkpoint of its own"
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
+        self._lock = descriptor
+
+    def _check_identity(self, identity: Json) -> None:
+        path = self.path / "anabranch.json"
+        if create_file(path, encode_document(identity)):
+            return
+        differences = [
+            f"{what} was {_short(known)} and is now {_short(now)}"
+            for what, known, now in _differences(self.identity(), identity)
+        ]
+        if differences:
+            raise ResumeMismatchError(
+                f"checkpoint {self.path} cannot be resumed: {'; '.join(differences)}. Run the query it was made "
+                "with, or give the changed one a new checkpoint directory"
+            )
+
+    def _open_epoch(self) -> None:
+        directory = self.path / "epochs"
+        taken = [int(path.stem) for path in directory.glob("[0-9]*.json")]
+        self._epoch = max(taken, default=0) + 1
+        body = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
+        if not create_file(directory / f"{self._epoch:010d}.json", encode_document(body)):
+            raise CheckpointInUseError(f"checkpoint {self.path} is being taken over by another run at this moment")
+        for epoch in taken:
+            (directory / f"{epoch:010d}.json").unlink(missing_ok=True)
+
+
+def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:
+    """Whether a batch that Spark delivers is the next one (True) or a repetition of the last (False)."""
+    done = last.batch_id if last else -1
+    if batch_id == done:
+        return False
+    if batch_id == done + 1:
+        return True
+    raise CorruptStateError(
+        f"checkpoint {path}: Spark delivers batch {batch_id}, but the engine's last committed batch is {done}. "
+        "Part of the checkpoint was removed or restored from another time; restore it as a whole"
+    )
+
+
+def _differences(known: Any, now: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    if isinstance(known, dict) and isinstance(now, dict):
+        return [
+            found
+            for name in sorted(known.keys() | now.keys())
+            for found in _differences(known.get(name), now.get(name), f"{where}, {name}" if where else name)
+        ]
+    return [] if known == now else [(where, known, now)]
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if value is not None else "absent"
+    return text if len(text) <= 200 else text[:197] + "..."

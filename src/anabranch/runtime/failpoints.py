@@ -1,0 +1,42 @@
+"""Failpoints: named places where a test can make the process die or a task fail.
+
+`ANABRANCH_FAILPOINT="name=kill"` kills the process (as kill -9 would) the first time the place is passed,
+`"name=kill@3"` the third time; `=raise` raises instead, once per process; `=raise@once:PATH` once for all
+processes, remembered by creating PATH. Without the variable a failpoint costs one dictionary look-up.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+VARIABLE = "ANABRANCH_FAILPOINT"
+_passed: Counter[str] = Counter()
+
+
+class FailpointError(Exception):
+    """Raised at a failpoint that a test armed."""
+
+
+def failpoint(name: str) -> None:
+    """Fail here if a test asked for it."""
+    setting = os.environ.get(VARIABLE)
+    if setting is None:
+        return
+    armed, _, action = setting.partition("=")
+    if armed != name:
+        return
+    _passed[name] += 1
+    verb, _, when = action.partition("@")
+    if when.startswith("once:"):
+        marker = Path(when.removeprefix("once:"))
+        if marker.exists():
+            return
+        marker.touch()
+    elif _passed[name] != int(when or 1):
+        return
+    if verb == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    raise FailpointError(f"failpoint {name}")

@@ -1,0 +1,204 @@
+"""How the rows of several streams share one shuffle: typed slots, and what each input keeps in them.
+
+All inputs of a join travel through one exchange, so they need one schema: the input's number, the key hash, the
+event time (where the query has a window), a reject note (where a row can be bad), and slots. A slot has a type and
+is used by every input that has a column of that type left to place, so the row is as wide as its widest input.
+
+The hash of a single key column of a fixed-width type is injective (XXH64 of one 4- or 8-byte word is built from
+invertible steps only), so equal hashes are equal keys and the key itself need not be stored. Otherwise canonical
+key columns are stored and compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.errors import QueryError, UnsupportedError
+from anabranch.kernel.delta import Projection
+from anabranch.kernel.multiway import UNBOUNDED, JoinShape
+from anabranch.plan.logical import JoinInput, JoinQuery, StreamSchema, joined_column
+from anabranch.plan.watermark import InputTime, retention
+from anabranch.runtime.processor import ProcessorPlan, ResultColumn
+
+SPANS_PER_RETENTION = 4
+
+_INJECTIVE = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.YearMonthIntervalType,
+    T.DayTimeIntervalType,
+)
+_WORDS = (*_INJECTIVE, T.StringType, T.BinaryType, T.DecimalType)
+_TEMPORAL = (T.DateType, T.TimestampType, T.TimestampNTZType)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A column of the packed row."""
+
+    name: str
+    type: T.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class InputLayout:
+    """Where an input's values go: pairs of (slot, Spark SQL expression over the stream's columns)."""
+
+    input: JoinInput
+    time: str | None
+    time_type: T.DataType | None
+    values: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything the shell has to know to pack rows, run processors and name results."""
+
+    inputs: tuple[InputLayout, ...]
+    slots: tuple[Slot, ...]
+    key_types: tuple[T.DataType, ...]
+    times: tuple[InputTime, ...]
+    timed: bool
+    processor: ProcessorPlan
+    result_schema: T.StructType
+
+
+def lay_out(
+    spark: SparkSession,
+    query: JoinQuery,
+    frames: dict[str, DataFrame],
+    streams: dict[str, StreamSchema],
+    *,
+    keep_rejected: bool,
+    keep_late: bool,
+) -> Layout:
+    """The layout of a bound query over the given stream DataFrames."""
+    key_types = _key_types(spark, query, frames)
+    timed = any(entry.window is not None for entry in query.inputs)
+    verify = _must_verify(key_types)
+    slots: list[Slot] = []
+    inputs, projections, windows, times = [], [], [], []
+    results: list[ResultColumn] = []
+    fields = []
+    for number, entry in enumerate(query.inputs):
+        stream, schema = streams[entry.stream], frames[entry.stream].schema
+        wanted = [(f"key.{n}", _canonical(key, t), t) for n, (key, t) in enumerate(zip(entry.key, key_types, strict=True))]
+        wanted = wanted if verify else []
+        for column in entry.columns:
+            wanted.append((f"col.{column}", quote(column), schema[column].dataType))
+            results.append(ResultColumn(joined_column(entry.alias, column), number, f"col.{column}"))
+            fields.append(T.StructField(joined_column(entry.alias, column), schema[column].dataType))
+        placed = _place(slots, [data_type for _, _, data_type in wanted])
+        inputs.append(
+            InputLayout(
+                entry,
+                stream.time if timed else None,
+                schema[stream.time].dataType if timed and stream.time else None,
+                tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
+            )
+        )
+        projections.append(
+            Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)))
+        )
+        has_time = timed and stream.time is not None
+        windows.append((UNBOUNDED if entry.window is None else entry.window) if has_time else None)
+        times.append(InputTime(entry.window, stream.lateness))
+    plan = ProcessorPlan(
+        aliases=tuple(entry.alias for entry in query.inputs),
+        projections=tuple(projections),
+        shape=JoinShape(tuple(windows), tuple(f"key.{n}" for n in range(len(key_types))) if verify else ()),
+        results=tuple(results),
+        max_spans=tuple(_max_span(times, i) for i in range(len(times))),
+        keep_rejected=keep_rejected,
+        keep_late=keep_late,
+    )
+    return Layout(
+        tuple(inputs), tuple(slots), key_types, tuple(times), timed, plan, T.StructType(fields)
+    )
+
+
+def quote(name: str) -> str:
+    """A name as a Spark SQL identifier."""
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+def key_expressions(entry: JoinInput, key_types: tuple[T.DataType, ...]) -> list[str]:
+    """The canonical key columns of an input, as hashed and compared."""
+    return [_canonical(key, t) for key, t in zip(entry.key, key_types, strict=True)]
+
+
+def _canonical(key: str, data_type: T.DataType) -> str:
+    """NaN is one value and -0.0 is 0.0, as in Spark's own joins; other types are themselves."""
+    value = f"CAST({key} AS {data_type.simpleString()})"
+    if isinstance(data_type, T.FloatType | T.DoubleType):
+        name = data_type.simpleString()
+        return f"(CASE WHEN isnan({value}) THEN {name}('NaN') WHEN {value} = 0 THEN {name}(0) ELSE {value} END)"
+    return value
+
+
+def _must_verify(key_types: tuple[T.DataType, ...]) -> bool:
+    if len(key_types) > 1:
+        return True
+    only = key_types[0]
+    return not isinstance(only, _INJECTIVE) and not (isinstance(only, T.DecimalType) and only.precision <= 18)
+
+
+def _key_types(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFrame]) -> tuple[T.DataType, ...]:
+    """The common type of every key column, as Spark would compare them."""
+    per_input = []
+    for entry in query.inputs:
+        schema = frames[entry.stream].selectExpr(*(f"{key} AS k{n}" for n, key in enumerate(entry.key))).schema
+        per_input.append([field.dataType for field in schema])
+    return tuple(
+        _common_type(spark, query, n, [types[n] for types in per_input]) for n in range(len(query.inputs[0].key))
+    )
+
+
+def _common_type(spark: SparkSession, query: JoinQuery, n: int, types: list[T.DataType]) -> T.DataType:
+    described = ", ".join(
+        f"{entry.alias}: {entry.key[n]} is {data_type.simpleString()}"
+        for entry, data_type in zip(query.inputs, types, strict=True)
+    )
+    for data_type in types:
+        collated = isinstance(data_type, T.StringType) and data_type != T.StringType()
+        if collated or not isinstance(data_type, _WORDS):
+            raise UnsupportedError(f"a join key of type {data_type.simpleString()} is not supported ({described})")
+    if len(set(types)) == 1:
+        return types[0]
+    numeric = all(isinstance(data_type, T.NumericType) for data_type in types)
+    temporal = all(isinstance(data_type, _TEMPORAL) for data_type in types)
+    if not numeric and not temporal:
+        raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
+    nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
+    return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType
+
+
+def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
+    """A slot per type, using existing ones first, each at most once."""
+    used: set[str] = set()
+    placed = []
+    for data_type in types:
+        free = next((slot for slot in slots if slot.type == data_type and slot.name not in used), None)
+        if free is None:
+            free = Slot(f"s{len(slots)}", data_type)
+            slots.append(free)
+        used.add(free.name)
+        placed.append(free.name)
+    return placed
+
+
+def _max_span(times: list[InputTime], i: int) -> int | None:
+    kept = retention(times, i)
+    return None if kept is None else max(kept // SPANS_PER_RETENTION, 1)

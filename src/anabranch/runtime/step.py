@@ -1,0 +1,308 @@
+"""One step: what the driver does with one micro-batch.
+
+Order: processors write runs and reports -> the sink writes under the batch id -> rejected and late rows are
+published -> the step is committed -> Spark commits the batch. A crash anywhere before the commit leaves the
+previous step in force and the batch is computed again; one after it makes Spark repeat a batch that is skipped here.
+
+The results DataFrame may be evaluated in part, or several times, by a user's sink. Before the commit every processor
+has a complete report: those that have none are run once more.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+import anabranch.errors as errors
+from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.observe.events import EventLog
+from anabranch.observe.numbers import format_bytes
+from anabranch.plan.logical import JoinQuery
+from anabranch.plan.watermark import thresholds
+from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
+from anabranch.runtime.failpoints import failpoint
+from anabranch.runtime.layout import Layout
+from anabranch.runtime.pack import processor_of
+from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
+from anabranch.runtime.sinks import Sink
+from anabranch.state.groups import even_placement, owned_ranges
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import RunCache
+from anabranch.state.store import read_document, write_file, encode_document
+
+ARROW_ROWS = 65_536
+KEPT_STEPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What the engine was told that matters to a step."""
+
+    processors: int
+    groups: int
+    memory: int | None
+    quarantine: Path | None
+    late_rows: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A committed batch as told to the user."""
+
+    batch_id: int
+    step: int
+    reports: tuple[Report, ...]
+    output_rows: int
+    newest: tuple[int | None, ...]
+    totals: dict[str, Any] = field(default_factory=dict)
+
+
+class StepRunner:
+    """The `foreachBatch` function of a run: state in the driver, one call per batch."""
+
+    def __init__(
+        self,
+        query: JoinQuery,
+        layout: Layout,
+        settings: StepSettings,
+        checkpoint: Checkpoint,
+        sink: Sink,
+        events: EventLog,
+    ) -> None:
+        """Continue from the checkpoint's last step, which must have been taken by this driver."""
+        self._query = query
+        self._layout = layout
+        self._settings = settings
+        self._checkpoint = checkpoint
+        self._sink = sink
+        self._events = events
+        self._inputs = len(query.inputs)
+        self.failure: BaseException | None = None
+        self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
+        self._lock = threading.Lock()
+        self._last = checkpoint.last_step()
+        self._manifests = [Manifest.empty(self._inputs)] * settings.processors
+        self._retained: dict[int, list[Manifest]] = {}
+        self._placement = even_placement(settings.groups, settings.processors)
+        if self._last is not None:
+            self._resume(self._last)
+
+    def __call__(self, packed: DataFrame, batch_id: int) -> None:
+        """Run one batch; what goes wrong is kept for `Run.exception`."""
+        try:
+            with self._lock:
+                self._run(packed, batch_id)
+        except BaseException as error:
+            self.failure = self._explain_failure(error)
+            raise
+
+    def _run(self, packed: DataFrame, batch_id: int) -> None:
+        if not check_batch(self._last, batch_id, self._checkpoint.path):
+            self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
+            return
+        number = self._last.number + 1 if self._last else 1
+        directory = self._checkpoint.prepare_step(number)
+        processed = self._processed(packed, number, directory)
+        results = self._finish(processed)
+        failpoint("step.before_sink")
+        self._sink(results, batch_id)
+        failpoint("step.after_sink")
+        found = self._collect_reports(directory)
+        if len(found) < self._settings.processors:
+            results.write.format("noop").mode("overwrite").save()
+            found = self._collect_reports(directory)
+        missing = sorted(set(range(self._settings.processors)) - set(found))
+        if missing:
+            raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
+        self._commit(number, batch_id, [found[p] for p in sorted(found)], directory)
+
+    def _processed(self, packed: DataFrame, number: int, directory: Path) -> DataFrame:
+        session = packed.sparkSession
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
+        newest = self._last.newest if self._last else (None,) * self._inputs
+        limits = thresholds(self._layout.times, newest)
+        tasks = [
+            StepTask(
+                str(self._checkpoint.state), str(directory), number, p, manifest.to_json(), limits.late, limits.purge
+            )
+            for p, manifest in enumerate(self._manifests)
+        ]
+        function = _task_function(self._layout.processor, tasks)
+        routed = packed.repartitionById(self._settings.processors, processor_of(self._placement))
+        return routed.mapInArrow(function, self._layout.result_schema)
+
+    def _finish(self, processed: DataFrame) -> DataFrame:
+        """Residual predicate and projection, by Spark."""
+        joined = processed.where(self._query.residual) if self._query.residual else processed
+        return joined.selectExpr(*(f"{out.expression} AS {_quoted(out.name)}" for out in self._query.outputs))
+
+    def _collect_reports(self, directory: Path) -> dict[int, tuple[str, Report, Manifest]]:
+        """One complete report per processor; any will do, since all attempts compute the same."""
+        found = {}
+        for path in sorted(directory.glob("[0-9]*.json")):
+            report, manifest = parse_report(read_document(path))
+            found.setdefault(report.processor, (path.name, report, manifest))
+        return found
+
+    def _commit(
+        self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path
+    ) -> None:
+        reports = [report for _, report, _ in found]
+        self._publish(reports, batch_id, directory)
+        newest = self._last.newest if self._last else (None,) * self._inputs
+        seen = [
+            max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
+            for i in range(self._inputs)
+        ]
+        step = self._checkpoint.next_step(
+            self._last,
+            batch_id=batch_id,
+            placement=self._placement,
+            reports=tuple(name for name, _, _ in found),
+            newest=tuple(seen),
+            totals=_add_totals(self._last.totals if self._last else {}, reports),
+        )
+        failpoint("step.before_commit")
+        self._checkpoint.commit(step)
+        failpoint("step.after_commit")
+        self._last = step
+        self._manifests = [manifest for _, _, manifest in found]
+        self._remember(number)
+        self._warn_over_memory(reports)
+        produced = sum(report.results for report in reports)
+        self.results.append(StepResult(batch_id, number, tuple(reports), produced, step.newest, step.totals))
+
+    def _remember(self, number: int) -> None:
+        self._retained[number] = self._manifests
+        for old in sorted(self._retained)[:-2]:
+            del self._retained[old]
+        self._checkpoint.remove_unreferenced(self._retained)
+
+    def _publish(self, reports: list[Report], batch_id: int, directory: Path) -> None:
+        """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
+        for report in reports:
+            for name, target in (
+                (report.rejected_file, self._settings.quarantine),
+                (report.late_file, self._settings.late_rows),
+            ):
+                if name is not None and target is not None:
+                    target.mkdir(parents=True, exist_ok=True)
+                    published = target / f"batch-{batch_id:010d}-{report.processor:04d}.jsonl"
+                    write_file(published, (directory / name).read_bytes())
+
+    def _warn_over_memory(self, reports: list[Report]) -> None:
+        budget = self._settings.memory
+        for report in reports:
+            if budget is not None and report.active_bytes > budget:
+                self._events.add(
+                    "memory",
+                    f"processor {report.processor} holds {format_bytes(report.active_bytes)} of active state, "
+                    f"more than its budget of {format_bytes(budget)}",
+                    processor=report.processor,
+                    active_bytes=report.active_bytes,
+                )
+
+    def _resume(self, last: Step) -> None:
+        manifests = [manifest for _, manifest in self._checkpoint.reports_of(last)]
+        self._manifests = manifests
+        self._retained[last.number] = manifests
+        self._events.add("resume", f"continuing after step {last.number}, batch {last.batch_id}")
+        if last.placement != self._placement:
+            self._list_anew(last, manifests)
+        for number in self._checkpoint.steps()[-2:-1]:
+            previous = self._checkpoint.read_step(number)
+            self._retained.setdefault(number, [m for _, m in self._checkpoint.reports_of(previous)])
+        self._checkpoint.remove_unreferenced(self._retained)
+
+    def _list_anew(self, last: Step, manifests: list[Manifest]) -> None:
+        """State stays where it is; a step of its own lists it on the processors that own it now."""
+        everything = manifests[0]
+        for manifest in manifests[1:]:
+            everything = everything.union(manifest)
+        cache = RunCache()
+        number = last.number + 1
+        directory = self._checkpoint.prepare_step(number)
+        names = []
+        self._manifests = []
+        for processor in range(self._settings.processors):
+            ranges = owned_ranges(self._placement, processor)
+            manifest = Manifest(
+                tuple(
+                    spine.restrict(
+                        ranges,
+                        lambda piece: cache.open(self._checkpoint.state, piece.file).slice(piece.start, piece.stop),
+                    )
+                    for spine in everything.spines
+                )
+            )
+            none = [0] * self._inputs
+            report = Report(
+                processor, none, none, none, 0, [None] * self._inputs, manifest.rows, manifest.bytes, 0.0
+            )
+            names.append(f"{number:010d}-{processor:04d}-listed.json")
+            body = {"report": asdict(report), "manifest": manifest.to_json()}
+            write_file(directory / names[-1], encode_document(body))
+            self._manifests.append(manifest)
+        step = self._checkpoint.next_step(
+            last,
+            batch_id=last.batch_id,
+            placement=self._placement,
+            reports=tuple(names),
+            newest=last.newest,
+            totals=last.totals,
+        )
+        self._checkpoint.commit(step)
+        self._last = step
+        self._retained[number] = self._manifests
+        self._events.add(
+            "rescale", f"state of {last.processors} processors is now listed on {self._settings.processors}"
+        )
+
+    def _explain_failure(self, error: BaseException) -> BaseException:
+        """The processor's own word on what went wrong, if it left one, instead of Spark's account of it."""
+        if isinstance(error, AnabranchError):
+            return error
+        number = self._last.number + 1 if self._last else 1
+        for path in sorted(self._checkpoint.reports(number).glob("failed-*.json")):
+            body = read_document(path)
+            kind = getattr(errors, body["error"], AnabranchError)
+            explained: AnabranchError = kind(body["message"])
+            return explained
+        return error
+
+
+def _task_function(
+    plan: ProcessorPlan, tasks: list[StepTask]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        assert context is not None, "a processor runs inside a Spark task"
+        return run_processor(plan, tasks[context.partitionId()], batches)
+
+    return process
+
+
+def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]:
+    added: dict[str, Any] = {"results": totals.get("results", 0) + sum(report.results for report in reports)}
+    for name in ("received", "late", "rejected"):
+        per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
+        before = totals.get(name, [0] * len(per_input))
+        added[name] = [a + b for a, b in zip(before, per_input, strict=True)]
+    return added
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace("`", "``")
+    return f"`{escaped}`"
+
+
+__all__ = ["StepResult", "StepRunner", "StepSettings"]

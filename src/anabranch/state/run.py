@@ -1,0 +1,152 @@
+"""A run: rows of one join input, sorted by (hash, ts), in one immutable Arrow file.
+
+Layout: an uncompressed Arrow IPC file with one record batch, so that opening it is a memory map and every column is
+contiguous. Columns: `hash` (uint64), `ts` (int64 microseconds, only where the query has a window), then the join
+key where it must be verified, then payload. Row count and the range of `ts` stand in the schema's metadata.
+
+A flipped bit in such a file usually passes Arrow's own validation, so the manifest keeps a CRC-32 and the size of
+each file. A process verifies a file once, when it first maps it (`RunCache`); a file it wrote itself is mapped from
+what was just written.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from anabranch.errors import CorruptStateError
+from anabranch.state.store import Json, write_file
+
+HASH = "hash"
+TS = "ts"
+UNUSED_TASKS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """What a manifest says of a run: enough to find it, to verify it, and to purge it unopened."""
+
+    name: str
+    rows: int
+    bytes: int
+    crc: int
+    min_ts: int | None
+    max_ts: int | None
+
+    def to_json(self) -> Json:
+        """As stored in a manifest."""
+        return {
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "crc": self.crc,
+            "min_ts": self.min_ts,
+            "max_ts": self.max_ts,
+        }
+
+    @classmethod
+    def from_json(cls, name: str, data: Json) -> RunFile:
+        """The inverse of `to_json`."""
+        return cls(name, data["rows"], data["bytes"], data["crc"], data["min_ts"], data["max_ts"])
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Sorted rows in memory: a mapped slice of a run, or the rows of one batch."""
+
+    rows: pa.RecordBatch
+    hashes: NDArray[np.uint64]
+    ts: NDArray[np.int64] | None
+
+    @classmethod
+    def of(cls, rows: pa.RecordBatch) -> Segment:
+        """Views of a sorted record batch; nothing is copied."""
+        names = rows.schema.names
+        hashes = rows.column(names.index(HASH)).to_numpy()
+        ts = rows.column(names.index(TS)).to_numpy() if TS in names else None
+        return cls(rows, hashes, ts)
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def slice(self, start: int, stop: int) -> Segment:
+        """Rows start to stop, without copying."""
+        if start == 0 and stop == len(self.hashes):
+            return self
+        ts = None if self.ts is None else self.ts[start:stop]
+        return Segment(self.rows.slice(start, stop - start), self.hashes[start:stop], ts)
+
+
+def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
+    """Write sorted rows as a new run file and return what a manifest needs to name it."""
+    ts = segment.ts
+    min_ts = int(ts.min()) if ts is not None and len(ts) else None
+    max_ts = int(ts.max()) if ts is not None and len(ts) else None
+    metadata = {"rows": str(len(segment)), "min_ts": str(min_ts), "max_ts": str(max_ts)}
+    batch = segment.rows.replace_schema_metadata(metadata)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = memoryview(sink.getvalue())
+    write_file(directory / name, data)
+    return RunFile(name, len(segment), data.nbytes, zlib.crc32(data), min_ts, max_ts)
+
+
+def read_run(directory: Path, file: RunFile) -> Segment:
+    """Map a run file after checking that it is there, whole and undamaged."""
+    path = directory / file.name
+    try:
+        with open(path, "rb") as handle:
+            data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
+    except (FileNotFoundError, ValueError) as error:
+        problem = "missing" if isinstance(error, FileNotFoundError) else "empty"
+        raise CorruptStateError(_unusable(path, problem)) from None
+    if len(data) != file.bytes:
+        raise CorruptStateError(_unusable(path, f"{len(data)} bytes long instead of {file.bytes}"))
+    if zlib.crc32(data) != file.crc:
+        raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
+    batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
+    return Segment.of(batch)
+
+
+def _unusable(path: Path, problem: str) -> str:
+    return (
+        f"state file {path} is {problem}. The run stopped before using it. Restore the file from a copy of the "
+        "checkpoint, or start again with a new checkpoint directory"
+    )
+
+
+class RunCache:
+    """Verified, mapped runs of one process, so that a batch opens only what is new to it.
+
+    A file is dropped when none of the last `UNUSED_TASKS` uses of the cache asked for it.
+    """
+
+    def __init__(self) -> None:
+        self._tick = 0
+        self._entries: dict[tuple[Path, str, int], tuple[int, Segment]] = {}
+
+    def open(self, directory: Path, file: RunFile) -> Segment:
+        """The run, mapped; verified if this process sees it for the first time."""
+        key = (directory, file.name, file.crc)
+        entry = self._entries.get(key)
+        segment = entry[1] if entry else read_run(directory, file)
+        self._entries[key] = (self._tick, segment)
+        return segment
+
+    def start_task(self) -> None:
+        """Count a use and forget what has not been asked for lately."""
+        self._tick += 1
+        oldest = self._tick - UNUSED_TASKS
+        stale = [key for key, (used, _) in self._entries.items() if used < oldest]
+        for key in stale:
+            del self._entries[key]
+
+    def close(self) -> None:
+        """Unmap everything."""
+        self._entries.clear()

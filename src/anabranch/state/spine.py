@@ -1,0 +1,300 @@
+"""A spine: all active state of one join input on one processor, as a short list of sorted runs.
+
+A `Slice` is a range of rows of a run file. A `SortedRun` is a tuple of slices with ascending, disjoint hash ranges:
+logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN` sorted runs of about
+equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten O(log n) times.
+
+A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
+target, and between batches the target's slices and the remaining parts of the sources are all active state. So no
+batch ever pays for the size of the state, and a crash leaves a spine that lists every row exactly once.
+
+Rows past the purge threshold are dropped when their whole file has passed it, or when a merge meets them. A merge
+does not join runs that together span more than `max_span` of event time, unless each of them spans more already, so
+files do expire as a whole.
+
+Nothing here does I/O: `open_slice` and `write` are passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.state.run import RunFile, Segment
+
+FAN_IN = 8
+SMALLEST_TIER = 4_096
+MAX_FILE_ROWS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Rows start to stop of a run file."""
+
+    file: RunFile
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        """How many rows the slice lists."""
+        return self.stop - self.start
+
+    @property
+    def bytes(self) -> int:
+        """The slice's share of its file."""
+        return self.file.bytes * self.rows // max(self.file.rows, 1)
+
+
+SortedRun = tuple[Slice, ...]
+OpenSlice = Callable[[Slice], Segment]
+WriteRun = Callable[[Segment], RunFile]
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """A merge under way: `target` holds what has been merged, `sources` what has not."""
+
+    target: SortedRun
+    sources: tuple[SortedRun, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Spine:
+    """The sorted runs of one input, and the merges under way among them."""
+
+    runs: tuple[SortedRun, ...] = ()
+    merges: tuple[Merge, ...] = field(default=())
+
+    def slices(self) -> Iterator[Slice]:
+        """Every active slice; each row of the state is in exactly one."""
+        for run in self.runs:
+            yield from run
+        for merge in self.merges:
+            yield from merge.target
+            for source in merge.sources:
+                yield from source
+
+    @property
+    def rows(self) -> int:
+        """Active rows."""
+        return sum(piece.rows for piece in self.slices())
+
+    @property
+    def bytes(self) -> int:
+        """Active bytes."""
+        return sum(piece.bytes for piece in self.slices())
+
+    def insert(self, file: RunFile) -> Spine:
+        """The spine with one more sorted run."""
+        return replace(self, runs=(*self.runs, (Slice(file, 0, file.rows),)))
+
+    def purge(self, threshold: int | None) -> Spine:
+        """The spine without the files whose every row is older than `threshold`."""
+        if threshold is None:
+            return self
+
+        def keep(run: SortedRun) -> SortedRun:
+            return tuple(s for s in run if s.file.max_ts is None or s.file.max_ts >= threshold)
+
+        merges = tuple(
+            Merge(keep(merge.target), _present(keep(source) for source in merge.sources)) for merge in self.merges
+        )
+        return _settle(_present(keep(run) for run in self.runs), merges)
+
+    def compact(
+        self,
+        budget: int,
+        open_slice: OpenSlice,
+        write: WriteRun,
+        threshold: int | None = None,
+        max_span: int | None = None,
+    ) -> Spine:
+        """Start the merges that are due and move about `budget` rows, smallest merges first."""
+        spine = self._start_merges(max_span)
+        merges = sorted(spine.merges, key=lambda merge: sum(_rows(source) for source in merge.sources))
+        advanced = []
+        for merge in merges:
+            while budget > 0 and merge.sources:
+                merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold)
+                budget -= moved
+            advanced.append(merge)
+        return _settle(spine.runs, tuple(advanced))
+
+    def restrict(self, ranges: Sequence[tuple[int, int]], open_slice: OpenSlice) -> Spine:
+        """The part of the spine whose hashes lie in the given inclusive ranges."""
+
+        def cut(run: SortedRun) -> SortedRun:
+            return tuple(part for piece in run for part in _cut_slice(piece, ranges, open_slice))
+
+        merges = tuple(
+            Merge(cut(merge.target), _present(cut(source) for source in merge.sources)) for merge in self.merges
+        )
+        return _settle(_present(cut(run) for run in self.runs), merges)
+
+    def union(self, other: Spine) -> Spine:
+        """Both spines' runs and merges; used when state is listed anew for other processors."""
+        return Spine(self.runs + other.runs, self.merges + other.merges)
+
+    def _start_merges(self, max_span: int | None) -> Spine:
+        alike: dict[tuple[int, int | None], list[SortedRun]] = {}
+        for run in self.runs:
+            alike.setdefault((_tier(_rows(run)), _allowed_span(run, max_span)), []).append(run)
+        merges = list(self.merges)
+        for (tier, allowed), runs in alike.items():
+            for batch in _mergeable(runs, allowed):
+                merges.append(Merge((), batch))
+                alike[tier, allowed] = [run for run in alike[tier, allowed] if run not in batch]
+        return Spine(tuple(run for runs in alike.values() for run in runs), tuple(merges))
+
+
+def _rows(run: SortedRun) -> int:
+    return sum(piece.rows for piece in run)
+
+
+def _present(runs: Iterator[SortedRun]) -> tuple[SortedRun, ...]:
+    return tuple(run for run in runs if run)
+
+
+def _tier(rows: int) -> int:
+    tier = 0
+    while rows >= SMALLEST_TIER * FAN_IN:
+        rows //= FAN_IN
+        tier += 1
+    return tier
+
+
+def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
+    """How much event time a merge of this run may span.
+
+    Rows that arrive out of order make runs that are wider than `max_span` by themselves. They may be merged with
+    runs about as wide, or they would pile up: one per batch for as long as rows are kept.
+    """
+    if max_span is None:
+        return None
+    oldest, newest = _span(run)
+    if newest - oldest <= max_span:
+        return max_span
+    allowed = 2 * max(max_span, 1)
+    while newest - oldest > allowed:
+        allowed *= 2
+    return 2 * allowed
+
+
+def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
+    """Batches of FAN_IN runs, oldest first, that are close enough in event time to be merged."""
+    batch: list[SortedRun] = []
+    for run in sorted(runs, key=lambda run: _span(run)[0]):
+        batch.append(run)
+        if max_span is not None:
+            newest = _span(run)[1]
+            batch = [member for member in batch if newest - _span(member)[0] <= max_span]
+        if len(batch) == FAN_IN:
+            yield tuple(batch)
+            batch = []
+
+
+def _span(run: SortedRun) -> tuple[int, int]:
+    return (
+        min((piece.file.min_ts for piece in run if piece.file.min_ts is not None), default=0),
+        max((piece.file.max_ts for piece in run if piece.file.max_ts is not None), default=0),
+    )
+
+
+def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...]) -> Spine:
+    """Turn merges that have no sources left into plain runs."""
+    finished = _present(merge.target for merge in merges if not merge.sources)
+    return Spine(runs + finished, tuple(merge for merge in merges if merge.sources))
+
+
+def _advance(
+    merge: Merge, budget: int, open_slice: OpenSlice, write: WriteRun, threshold: int | None
+) -> tuple[Merge, int]:
+    """Move the next rows in hash order to the target: at most `budget` of them, or those of a single hash.
+
+    Sources are read across their slices, so the target's slices are as large as the budget allows, however
+    small those of the sources were.
+    """
+    fronts = [[(piece, open_slice(piece)) for piece in _front(source, budget)] for source in merge.sources]
+    ends = [
+        int(front[-1][1].hashes[-1])
+        for front, source in zip(fronts, merge.sources, strict=True)
+        if len(front) < len(source)
+    ]
+    segments = [segment for front in fronts for _, segment in front]
+    last_hash = _cut_hash(segments, budget, min(ends, default=None))
+    moved, sources = [], []
+    for front, source in zip(fronts, merge.sources, strict=True):
+        rest = []
+        for piece, segment in front:
+            count = int(np.searchsorted(segment.hashes, last_hash, side="right"))
+            if count:
+                moved.append(segment.slice(0, count))
+            if count < piece.rows:
+                rest.append(replace(piece, start=piece.start + count))
+        sources.append((*rest, *source[len(front) :]))
+    merged = merge_segments(moved, threshold)
+    target = merge.target
+    if merged is not None:
+        file = write(merged)
+        target = (*target, Slice(file, 0, file.rows))
+    return Merge(target, _present(iter(sources))), sum(len(segment) for segment in moved)
+
+
+def _front(source: SortedRun, budget: int) -> SortedRun:
+    """The first slices of a sorted run that together hold `budget` rows, or all of it."""
+    rows = 0
+    for number, piece in enumerate(source, start=1):
+        rows += piece.rows
+        if rows >= budget:
+            return source[:number]
+    return source
+
+
+def _cut_hash(segments: list[Segment], budget: int, limit: int | None) -> np.uint64:
+    """The last hash up to `limit` with at most `budget` rows at or before it, but never before the first hash."""
+
+    def rows_up_to(value: int) -> int:
+        return sum(int(np.searchsorted(part.hashes, np.uint64(value), side="right")) for part in segments)
+
+    low = min(int(segment.hashes[0]) for segment in segments)
+    high = max(int(segment.hashes[-1]) for segment in segments) if limit is None else limit
+    if rows_up_to(high) <= budget:
+        return np.uint64(high)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if rows_up_to(middle) <= budget:
+            low = middle
+        else:
+            high = middle
+    return np.uint64(low)
+
+
+def merge_segments(segments: list[Segment], threshold: int | None) -> Segment | None:
+    """Sorted union of segments, without rows older than `threshold`; None if nothing is left."""
+    rows = pa.Table.from_batches([segment.rows for segment in segments]).combine_chunks()
+    batch = rows.to_batches()[0]
+    hashes = np.concatenate([segment.hashes for segment in segments])
+    timed = [segment.ts for segment in segments if segment.ts is not None]
+    if timed:
+        ts = np.concatenate(timed)
+        order = np.lexsort((ts, hashes))
+        if threshold is not None:
+            order = order[ts[order] >= threshold]
+    else:
+        order = np.argsort(hashes, kind="stable")
+    if len(order) == 0:
+        return None
+    return Segment.of(batch.take(pa.array(order)))
+
+
+def _cut_slice(piece: Slice, ranges: Sequence[tuple[int, int]], open_slice: OpenSlice) -> Iterator[Slice]:
+    hashes = open_slice(piece).hashes
+    for first, last in ranges:
+        start = piece.start + int(np.searchsorted(hashes, np.uint64(first), side="left"))
+        stop = piece.start + int(np.searchsorted(hashes, np.uint64(last), side="right"))
+        if start < stop:
+            yield Slice(piece.file, start, stop)

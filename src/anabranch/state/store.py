@@ -1,0 +1,102 @@
+"""The one place that writes and reads checkpoint files.
+
+Invariants:
+
+- A file appears under its final name only when it is complete and flushed: everything is written to a name that
+  starts with a dot, fsynced, and then renamed or linked.
+- A document (JSON) carries the checksum of its own body, so a flipped bit is found when it is read. Runs carry
+  theirs in the manifest that names them.
+- `create` never overwrites. If the name is taken the caller is told and may compare.
+
+Limits: the checkpoint is a directory that the driver and every executor see under the same path (a local disk for
+`local[*]`, a shared mount on a cluster). Object stores are refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+import zlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from anabranch.errors import ConfigError, CorruptStateError
+
+Json = dict[str, Any]
+
+
+def local_path(location: str | os.PathLike[str]) -> Path:
+    """The directory that `location` (a path or a `file:` URI) names; other schemes are refused."""
+    text = os.fspath(location)
+    parsed = urlparse(text)
+    if parsed.scheme == "file":
+        if parsed.netloc not in ("", "localhost"):
+            raise ConfigError(f"{text}: a file: location must not name a host")
+        text = unquote(parsed.path)
+    elif len(parsed.scheme) > 1:
+        raise ConfigError(
+            f"{text}: {parsed.scheme}: storage is not supported for this; "
+            "use a path that the driver and all executors see, such as a local disk or a shared mount"
+        )
+    return Path(text).absolute()
+
+
+def write_file(path: Path, data: bytes | memoryview) -> None:
+    """Write `data` so that `path` either does not exist or is complete, also after a power cut."""
+    pending = _write_pending(path, data)
+    os.replace(pending, path)
+    _sync_directory(path.parent)
+
+
+def create_file(path: Path, data: bytes) -> bool:
+    """Like `write_file`, but leave an existing file alone and return False."""
+    pending = _write_pending(path, data)
+    try:
+        os.link(pending, path)
+    except FileExistsError:
+        return False
+    finally:
+        os.unlink(pending)
+    _sync_directory(path.parent)
+    return True
+
+
+def encode_document(body: Json) -> bytes:
+    """A JSON document with the checksum of its body."""
+    text = json.dumps(body, separators=(",", ":"), sort_keys=True)
+    return f'{{"checksum":"{zlib.crc32(text.encode()):08x}","body":{text}}}\n'.encode()
+
+
+def read_document(path: Path) -> Json:
+    """The body of a document written by `encode_document`; damage and absence are named."""
+    try:
+        document = json.loads(path.read_bytes())
+        body: Json = document["body"]
+        text = json.dumps(body, separators=(",", ":"), sort_keys=True)
+        intact = document["checksum"] == f"{zlib.crc32(text.encode()):08x}"
+    except FileNotFoundError:
+        raise CorruptStateError(f"{path} is missing, though the checkpoint refers to it; restore it") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptStateError(f"{path} is damaged: it cannot be read as a document ({error})") from None
+    if not intact:
+        raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+    return body
+
+
+def _write_pending(path: Path, data: bytes | memoryview) -> Path:
+    pending = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}"
+    with open(pending, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return pending
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,25 @@
+"""How long property tests look for counterexamples.
+
+`ci`, the default, is quick and always tries the same examples, so that a red build is the fault of the change at hand.
+`ANABRANCH_HYPOTHESIS=thorough` tries twenty times as many, and others on every run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, settings
+
+PROFILE = os.environ.get("ANABRANCH_HYPOTHESIS", "ci")
+FACTORS = {"ci": 1, "thorough": 20}
+
+settings.register_profile(
+    "ci", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def examples(number: int) -> Callable[..., object]:
+    """Decorates a property: try `number` examples in ci, and in proportion elsewhere."""
+    return settings(settings.get_profile(PROFILE), max_examples=number * FACTORS[PROFILE])

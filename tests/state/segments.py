@@ -1,0 +1,45 @@
+"""Sorted rows and a place to keep them, for tests of what is built on both."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.state.run import HASH, TS, RunFile, Segment
+from anabranch.state.spine import Slice, Spine
+
+
+def segment(hashes: Sequence[int], ts: Sequence[int] | None = None, **columns: Sequence | pa.Array) -> Segment:
+    """A segment of these rows, sorted by (hash, ts) as a run must be."""
+    arrays = {HASH: pa.array(np.array(hashes, dtype=np.uint64))}
+    if ts is not None:
+        arrays[TS] = pa.array(np.array(ts, dtype=np.int64))
+    arrays |= {name: pa.array(values) for name, values in columns.items()}
+    batch = pa.record_batch(arrays)
+    order = [(TS, "ascending")] if ts is not None else []
+    return Segment.of(batch.sort_by([(HASH, "ascending"), *order]) if batch.num_rows else batch)
+
+
+class MemoryRuns:
+    """Run files without a disk: `write` and `open` as a spine wants them, and a record of what was written."""
+
+    def __init__(self) -> None:
+        self.segments: dict[str, Segment] = {}
+        self.written: list[RunFile] = []
+
+    def write(self, rows: Segment) -> RunFile:
+        span = (None, None) if rows.ts is None else (int(rows.ts.min()), int(rows.ts.max()))
+        file = RunFile(f"run-{len(self.written)}", len(rows), 100 * len(rows), 0, *span)
+        self.segments[file.name] = rows
+        self.written.append(file)
+        return file
+
+    def open(self, piece: Slice) -> Segment:
+        assert piece.rows > 0, "a spine must not list an empty slice"
+        return self.segments[piece.file.name].slice(piece.start, piece.stop)
+
+    def column(self, spine: Spine, name: str) -> list:
+        """The values of one column over the whole spine, in no particular order."""
+        return [v for piece in spine.slices() for v in self.open(piece).rows.column(name).to_pylist()]
