@@ -13,7 +13,7 @@ import pytest
 
 from anabranch.bench import child
 from anabranch.bench.job import BenchmarkError, Job
-from anabranch.bench.memory import TreeSampler
+from anabranch.bench.memory import TreeSampler, _Reading
 
 PARENT_WITH_CHILD = (
     "import subprocess, sys, time; block = bytearray(80 << 20);"
@@ -35,6 +35,12 @@ def test_the_peak_includes_descendants() -> None:
     assert len(sampler.seen) == 2
     gone, alive = psutil.wait_procs(list(sampler.seen.values()), timeout=10)
     assert not alive, f"{len(gone)} ended, still there: {alive}"
+
+
+def test_a_process_that_changes_between_two_readings_is_never_larger_than_its_resident_set() -> None:
+    assert _Reading(resident=0, proportional=150_000, at=0.0).scaled_to(4 << 20) == 0
+    assert _Reading(resident=1, proportional=150_000, at=0.0).scaled_to(4 << 20) == 4 << 20
+    assert _Reading(resident=200, proportional=100, at=0.0).scaled_to(210) == 105
 
 
 def test_a_failed_contender_is_named_with_the_end_of_its_log(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
 from anabranch.plan.logical import JoinQuery, StreamSchema
-from anabranch.runtime.layout import Layout, lay_out, quote
+from anabranch.runtime.layout import Layout, lay_out
 from anabranch.runtime.pack import pack
-from anabranch.runtime.step import StepSettings
+from anabranch.runtime.step import StepSettings, finish
 from anabranch.state.store import Json
 
 
@@ -59,7 +59,7 @@ class Query:
         return self._schema
 
     @property
-    def writeStream(self) -> Writer:  # noqa: N802, spelt as in PySpark
+    def writeStream(self) -> Writer:
         """Say where the answer goes, as with a Spark DataFrame's `writeStream`."""
         return Writer(self)
 
@@ -78,9 +78,7 @@ class Query:
 
     def _analyse(self, layout: Layout) -> T.StructType:
         empty = self._spark.createDataFrame([], layout.result_schema)
-        joined = empty.where(self._bound.residual) if self._bound.residual else empty
-        outputs = (f"{output.expression} AS {quote(output.name)}" for output in self._bound.outputs)
-        return joined.selectExpr(*outputs).schema
+        return finish(layout.outputs, self._bound.residual, empty).schema
 
     def _identity(self) -> Json:
         """What a checkpoint of this query belongs to."""

@@ -41,7 +41,7 @@ class Run:
         return str(self._spark_query.id)
 
     @property
-    def runId(self) -> str:  # noqa: N802, spelt as in PySpark
+    def runId(self) -> str:
         """The id of this run, new after a restart."""
         return str(self._spark_query.runId)
 
@@ -51,7 +51,7 @@ class Run:
         return self._spark_query.name
 
     @property
-    def isActive(self) -> bool:  # noqa: N802, spelt as in PySpark
+    def isActive(self) -> bool:
         """Whether the run is still going."""
         return self._spark_query.isActive
 
@@ -66,20 +66,20 @@ class Run:
         return self._events.all()
 
     @property
-    def recentProgress(self) -> list[dict[str, Any]]:  # noqa: N802, spelt as in PySpark
+    def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the recent batches: Spark's, with `numOutputRows` and our own numbers under `anabranch`."""
         ours = {result.batch_id: result for result in list(self._runner.results)}
         return [self._combine(json.loads(progress.json), ours) for progress in self._spark_query.recentProgress]
 
     @property
-    def lastProgress(self) -> dict[str, Any] | None:  # noqa: N802, spelt as in PySpark
+    def lastProgress(self) -> dict[str, Any] | None:
         """Progress of the last batch, or None before the first."""
         progress = self._spark_query.lastProgress
         if progress is None:
             return None
         return self._combine(json.loads(progress.json), {r.batch_id: r for r in list(self._runner.results)})
 
-    def awaitTermination(self, timeout: float | None = None) -> bool | None:  # noqa: N802, spelt as in PySpark
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
         try:
             if timeout is None:
@@ -92,7 +92,7 @@ class Run:
         self._ended.wait(10)
         return None if timeout is None else True
 
-    def processAllAvailable(self) -> None:  # noqa: N802, spelt as in PySpark
+    def processAllAvailable(self) -> None:
         """Wait until everything that has arrived is processed."""
         try:
             self._spark_query.processAllAvailable()
@@ -146,19 +146,20 @@ def start_run(
 def _start_spark(
     query: Query, name: str | None, trigger: dict[str, Any], checkpoint: Checkpoint, runner: StepRunner
 ) -> StreamingQuery:
+    writer = query._packed.writeStream.foreachBatch(runner).trigger(**trigger)
+    writer = writer.option("checkpointLocation", checkpoint.spark.as_uri())
+    if name is not None:
+        writer = writer.queryName(name)
     conf = query._spark.conf
-    before = conf.get(_FILE_MANAGER, None)
-    if before is None:
+    if conf.get(_FILE_MANAGER, None) is None:
+        # Spark opens its logs between start() and the first batch; the session is left as it was after that.
         conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
+        runner.when_started.append(lambda: conf.unset(_FILE_MANAGER))
     try:
-        writer = query._packed.writeStream.foreachBatch(runner).trigger(**trigger)
-        writer = writer.option("checkpointLocation", checkpoint.spark.as_uri())
-        if name is not None:
-            writer = writer.queryName(name)
         return writer.start()
-    finally:
-        if before is None:
-            conf.unset(_FILE_MANAGER)
+    except BaseException:
+        runner.started()
+        raise
 
 
 def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
@@ -167,6 +168,7 @@ def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
     except PySparkException:
         pass  # told to the user by awaitTermination and exception
     finally:
+        run._runner.started()
         checkpoint.release()
         run._ended.set()
 

@@ -47,23 +47,23 @@ class Writer:
             self.option(key, value)
         return self
 
-    def outputMode(self, mode: str) -> Writer:  # noqa: N802, spelt as in PySpark
+    def outputMode(self, mode: str) -> Writer:
         """Only "append": a joined row never changes."""
         if mode.lower() != "append":
             raise ConfigError(f"output mode {mode!r} does not fit a join; only 'append' does")
         return self
 
-    def partitionBy(self, *columns: str) -> Writer:  # noqa: N802, spelt as in PySpark
+    def partitionBy(self, *columns: str) -> Writer:
         """Partition the files of a file format by these columns."""
         self._sink = replace(self._sink, partition_by=columns)
         return self
 
-    def queryName(self, name: str) -> Writer:  # noqa: N802, spelt as in PySpark
+    def queryName(self, name: str) -> Writer:
         """A name for the run; the table's name for the memory sink."""
         self._sink = replace(self._sink, name=name)
         return self
 
-    def foreachBatch(self, function: Callable[[DataFrame, int], None]) -> Writer:  # noqa: N802, as in PySpark
+    def foreachBatch(self, function: Callable[[DataFrame, int], None]) -> Writer:
         """Hand the results of every batch to a function, with the batch's id.
 
         After a crash a batch may come again under the same id with the same rows; make what the function does
@@ -74,7 +74,7 @@ class Writer:
         self._sink = replace(self._sink, function=function)
         return self
 
-    def trigger(self, *, availableNow: bool | None = None, processingTime: str | None = None) -> Writer:  # noqa: N803
+    def trigger(self, *, availableNow: bool | None = None, processingTime: str | None = None) -> Writer:
         """availableNow=True processes what is there and ends; processingTime="5 seconds" sets the pace."""
         if (availableNow is None) == (processingTime is None):
             raise ConfigError("give trigger either availableNow=True or processingTime='...'")

@@ -51,6 +51,16 @@ class _Reading:
         changed = abs(resident - self.resident) > TOLERATED_CHANGE * self.resident
         return not changed and now - self.at < REFRESH_SECONDS
 
+    def scaled_to(self, resident: int) -> int:
+        """PSS estimated from a later RSS.
+
+        It is never more than RSS: the two are read one after the other, and a process that starts or ends
+        its program in between would otherwise be given a size that no process has.
+        """
+        if self.resident == 0:
+            return 0
+        return min(resident, self.proportional * resident // self.resident)
+
 
 @dataclass(slots=True)
 class TreeSampler:
@@ -84,14 +94,14 @@ class TreeSampler:
         return processes
 
     def _proportional(self, process: psutil.Process) -> int:
-        resident, now = process.memory_info().rss, time.monotonic()
+        resident, now = int(process.memory_info().rss), time.monotonic()
         reading = self._readings.get(process.pid)
         if reading is None or not reading.covers(resident, now):
             memory = process.memory_full_info()
             # Only Linux knows PSS; elsewhere the unique set size is the nearest.
-            reading = _Reading(max(1, memory.rss), int(getattr(memory, "pss", memory.uss)), now)
+            reading = _Reading(resident, int(getattr(memory, "pss", memory.uss)), now)
             self._readings[process.pid] = reading
-        return reading.proportional * resident // reading.resident
+        return reading.scaled_to(resident)
 
 
 def _is_jvm(process: psutil.Process) -> bool:

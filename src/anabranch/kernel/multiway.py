@@ -74,14 +74,12 @@ class Candidates:
     new: Indices
 
 
-def join_deltas(
-    shape: JoinShape, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment]
-) -> Iterator[Matches]:
+def join_deltas(shape: JoinShape, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment]) -> Iterator[Matches]:
     """All combinations of `old` state and `deltas` that contain at least one delta row.
 
     `old[i]` are the sorted segments of input i, `deltas[i]` its sorted new rows.
     """
-    wanted = np.unique(np.concatenate([delta.hashes for delta in deltas]))
+    wanted = _distinct(np.concatenate([delta.hashes for delta in deltas]))
     if len(wanted) == 0:
         return
     found = [
@@ -99,6 +97,12 @@ def join_deltas(
         block = useful[first:last]
         yield from _join_block(shape, old, deltas, found, block, len(wanted))
         first = last
+
+
+def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Ascending distinct hashes; sorting beats the hash table of `np.unique` here."""
+    hashes = np.sort(hashes)
+    return hashes[np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))]
 
 
 def _count(ranges: Sequence[Ranges], hashes: int) -> Indices:
@@ -126,9 +130,7 @@ def _join_block(
     selected = [[select(ranges) for ranges in parts] for parts in found]
     new = [parts[-1] for parts in selected]
     reach = _reach(shape, deltas, new, len(block))
-    inputs = [
-        _gather(old[i], selected[i][:-1], deltas[i], new[i], reach[i], len(block)) for i in range(len(deltas))
-    ]
+    inputs = [_gather(old[i], selected[i][:-1], deltas[i], new[i], reach[i], len(block)) for i in range(len(deltas))]
     for i, part in enumerate(inputs):
         if part.new[-1] > part.new[0]:
             yield from _enumerate(shape, inputs, i)
@@ -244,9 +246,7 @@ def _extend(
 ) -> Iterator[Matches]:
     if not order:
         if len(partial.owner):
-            yield Matches(
-                tuple(part.table for part in inputs), tuple(partial.rows[j] for j in range(len(inputs)))
-            )
+            yield Matches(tuple(part.table for part in inputs), tuple(partial.rows[j] for j in range(len(inputs))))
         return
     j, rest = order[0], order[1:]
     part, owner = inputs[j], partial.owner
@@ -279,9 +279,7 @@ def _within(
     return narrow(part.ts, start, stop, partial.newest - window, partial.expiry)
 
 
-def _choose(
-    shape: JoinShape, inputs: Sequence[Candidates], j: int, partial: _Partial, rows: Indices
-) -> _Partial:
+def _choose(shape: JoinShape, inputs: Sequence[Candidates], j: int, partial: _Partial, rows: Indices) -> _Partial:
     chosen = {**partial.rows, j: rows}
     window, ts = shape.windows[j], inputs[j].ts
     if window is None or ts is None:
@@ -292,9 +290,7 @@ def _choose(
     return _Partial(partial.owner, chosen, newest, expiry)
 
 
-def _verified(
-    shape: JoinShape, inputs: Sequence[Candidates], i: int, j: int, partial: _Partial
-) -> _Partial:
+def _verified(shape: JoinShape, inputs: Sequence[Candidates], i: int, j: int, partial: _Partial) -> _Partial:
     """Only the combinations whose rows of inputs i and j agree on the key columns, not just on the hash."""
     if not shape.verify or len(partial.owner) == 0:
         return partial
@@ -313,6 +309,7 @@ def keys_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Equality of canonical keys: floating point by bit pattern, so that NaN equals NaN."""
     if pa.types.is_floating(left.type):
         bits = np.dtype(f"i{left.type.bit_width // 8}")
-        return left.to_numpy().view(bits) == right.to_numpy().view(bits)
-    equal: NDArray[np.bool_] = pc.equal(left, right).to_numpy(zero_copy_only=False)
+        equal: NDArray[np.bool_] = left.to_numpy().view(bits) == right.to_numpy().view(bits)
+    else:
+        equal = pc.equal(left, right).to_numpy(zero_copy_only=False)
     return equal

@@ -21,7 +21,9 @@ from anabranch.language.scope import ColumnRef, Scope, open_scope
 from anabranch.language.source import Source
 from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
 
+# Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
+Predicates = dict[str, list[str]]
 
 
 def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
@@ -42,6 +44,7 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
         needed[term.alias] |= term.columns
     for conjunct in residual:
         _need(needed, conjunct.refs.values())
+    occurrences = zip(statement.items, scope.streams.items(), strict=True)
     inputs = tuple(
         JoinInput(
             alias=alias,
@@ -51,19 +54,15 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
             predicate=_all_of(predicates[alias]),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
         )
-        for position, (item, (alias, stream)) in enumerate(
-            zip(statement.items, scope.streams.items(), strict=True)
-        )
+        for position, (item, (alias, stream)) in enumerate(occurrences)
     )
     return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=_all_of(above))
 
 
-def _classify(
-    statement: Statement, scope: Scope
-) -> tuple[list[Equality], dict[str, list[str]], list[Expression]]:
+def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
     """The equalities between terms, the conditions on one alias, and the rest."""
     equalities = [(_column_term(left), _column_term(right)) for left, right in scope.merged]
-    predicates: dict[str, list[str]] = {alias: [] for alias in scope.aliases}
+    predicates: Predicates = {alias: [] for alias in scope.aliases}
     residual: list[Expression] = []
     for condition in statement.conditions:
         for conjunct in conjuncts(bind(condition, scope)):
@@ -141,7 +140,7 @@ def _star(item: exp.Expr, scope: Scope) -> list[ColumnRef] | None:
     if alias is not None:
         return [ColumnRef(alias, column) for column in scope.streams[alias].columns]
     # Either an error about an unknown name, or a struct, whose fields only Spark knows.
-    scope.resolve(qualifiers, span_of(item) or (0, 1))
+    scope.resolve([*qualifiers, "*"], span_of(item) or (0, 1))
     raise scope.source.unsupported(f"{name}.* of a struct", hint="list its fields")
 
 

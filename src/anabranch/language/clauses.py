@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from anabranch.errors import UnsupportedError
-from anabranch.language.dialect import WINDOW, place
+from anabranch.language.dialect import WINDOW, place, span_of
 from anabranch.language.source import Source, Span
 
 # How users know the arguments of a Select that have another name in sqlglot.
@@ -89,8 +89,10 @@ def take_apart(source: Source, tree: exp.Expr) -> Statement:
     for join in joins:
         _check_join(source, join)
         items.append(_item(source, join.this, join))
-        if join.args.get("on"):
-            conditions.append(join.args["on"])
+        on = join.args.get("on")
+        # sqlglot writes ON TRUE for a JOIN without ON; that one has no place in the text.
+        if on is not None and not (isinstance(on, exp.Boolean) and span_of(on) is None):
+            conditions.append(on)
     if tree.args.get("where"):
         conditions.append(tree.args["where"].this)
     return Statement(tuple(items), tuple(conditions), tuple(tree.expressions))

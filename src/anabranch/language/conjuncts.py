@@ -51,8 +51,8 @@ def equality(conjunct: Expression) -> tuple[Expression, Expression] | None:
     found = _only_operator(conjunct)
     if found is None or conjunct.source.raw(found) not in EQUAL:
         return None
-    left = unwrapped(conjunct.part((conjunct.span[0], found.start)))
-    right = unwrapped(conjunct.part((found.end + 1, conjunct.span[1])))
+    left = _side(conjunct.part((conjunct.span[0], found.start)))
+    right = _side(conjunct.part((found.end + 1, conjunct.span[1])))
     if _is_row(left) or _is_row(right):
         return None
     return left, right
@@ -74,10 +74,20 @@ def unwrapped(expression: Expression) -> Expression:
     return unwrapped(expression.part((tokens[0].end + 1, tokens[-1].start)))
 
 
+def _side(side: Expression) -> Expression:
+    """The side of an equality without parentheses, unless it needs them to stand beside another sign."""
+    bare = unwrapped(side)
+    return side if _operators(bare) else bare
+
+
 def _only_operator(conjunct: Expression) -> Token | None:
-    raw = conjunct.source.raw
-    operators = [token for token in _top_level(conjunct) if raw(token).lower() in PREDICATES]
+    operators = _operators(conjunct)
     return operators[0] if len(operators) == 1 else None
+
+
+def _operators(expression: Expression) -> list[Token]:
+    raw = expression.source.raw
+    return [token for token in _top_level(expression) if raw(token).lower() in PREDICATES]
 
 
 def _is_row(expression: Expression) -> bool:

@@ -25,6 +25,8 @@ from anabranch.errors import QueryError, UnsupportedError
 from anabranch.language.source import Source, Span, excerpt, tokenize, without_overlaps
 from anabranch.language.windows import parse_window
 
+TokenTypes = typing.Collection[TokenType]
+
 WINDOW = "anabranch_window"
 SPAN = "anabranch_span"
 
@@ -56,9 +58,7 @@ class CqlParser(SparkParser):
             return this
         return super()._parse_bracket(this)
 
-    def _parse_table_alias(
-        self, alias_tokens: typing.Collection[TokenType] | None = None
-    ) -> exp.TableAlias | None:
+    def _parse_table_alias(self, alias_tokens: TokenTypes | None = None) -> exp.TableAlias | None:
         if self._prev.token_type == TokenType.STAR:
             self.raise_error("a table takes no star", self._prev)  # other databases' `FROM t *`, else ignored
         alias = super()._parse_table_alias(alias_tokens)
@@ -107,7 +107,7 @@ def read(text: str) -> tuple[Source, exp.Expr]:
         raise _syntax_error(text, error) from None
     except RecursionError:
         raise QueryError("the query is nested too deeply to be read") from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         # How sqlglot fails on some texts that it does not expect.
         raise QueryError("the query cannot be read: it does not follow the grammar of CQL") from error
     if tree is None:

@@ -37,6 +37,7 @@ REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Placeholder, "a parameter"),
     (exp.Parameter, "a parameter"),
     (exp.SessionParameter, "a parameter"),
+    (exp.JSONExtract, "the operator ->"),
 )
 
 

@@ -86,10 +86,8 @@ class Scope:
             return self.source.error(f"unknown column {parts[0]!r}; {did_you_mean(parts[0], columns)}", span)
         aliases = [name for name, stream in self.streams.items() if match(parts[0], [stream.name])]
         if aliases:
-            known = " and ".join(aliases)
-            return self.source.error(
-                f"stream {parts[0]!r} is known here as {known}; write {aliases[0]}", span
-            )
+            message = f"stream {parts[0]!r} is known here as {' and '.join(aliases)}; write {aliases[0]}"
+            return self.source.error(message, span)
         hint = did_you_mean(parts[0], {*self.streams, *columns})
         return self.source.error(f"unknown alias {parts[0]!r}; {hint}", span)
 
@@ -145,9 +143,8 @@ def _check_joined_names(streams: Mapping[str, StreamSchema]) -> None:
         for column in stream.columns:
             name = joined_column(alias, column)
             if owner.setdefault(name, alias) != alias:
-                raise QueryError(
-                    f"{name!r} is a column of both {owner[name]!r} and {alias!r}; change an alias"
-                )
+                both = f"{owner[name]!r} and {alias!r}"
+                raise QueryError(f"{name!r} is a column of both {both}; change an alias")
 
 
 def _merge(
@@ -161,21 +158,17 @@ def _merge(
         if item.after_comma:
             done, group = done + group, []
         columns = [ColumnRef(alias, column) for column in stream.columns]
-        pairs = [
-            (_using(source, name, group, span), _using(source, name, columns, span))
-            for name, span in item.using
-        ]
-        keys, dropped = [left for left, _ in pairs], [right for _, right in pairs]
+        keys = [_using(source, name, group, span) for name, span in item.using]
+        dropped = [_using(source, name, columns, span) for name, span in item.using]
         group = keys + [ref for ref in group if ref not in keys]
         group += [ref for ref in columns if ref not in dropped]
-        merged += pairs
+        merged += zip(keys, dropped, strict=True)
     return tuple(done + group), tuple(merged)
 
 
 def _using(source: Source, name: str, refs: list[ColumnRef], span: Span) -> ColumnRef:
-    found = [ref for ref in refs if ref.column == name] or [
-        ref for ref in refs if ref.column.lower() == name.lower()
-    ]
+    exact = [ref for ref in refs if ref.column == name]
+    found = exact or [ref for ref in refs if ref.column.lower() == name.lower()]
     if not found:
         hint = did_you_mean(name, {ref.column for ref in refs})
         raise source.error(f"unknown column {name!r} in USING; {hint}", span)

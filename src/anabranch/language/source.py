@@ -71,9 +71,8 @@ def tokenize(text: str, dialect: type) -> tuple[Token, ...]:
     try:
         return tuple(dialect().tokenize(text))
     except TokenError:
-        raise QueryError(
-            "the query cannot be read: a string, a quoted name or a comment is not closed"
-        ) from None
+        message = "the query cannot be read: a string, a quoted name or a comment is not closed"
+        raise QueryError(message) from None
 
 
 def without_overlaps(tokens: tuple[Token, ...]) -> tuple[Token, ...]:

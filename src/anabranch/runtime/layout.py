@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
-from anabranch.plan.logical import JoinInput, JoinQuery, StreamSchema, joined_column
+from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column
 from anabranch.plan.watermark import InputTime, retention
 from anabranch.runtime.processor import ProcessorPlan, ResultColumn
 
@@ -63,7 +63,10 @@ class InputLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything the shell has to know to pack rows, run processors and name results."""
+    """Everything the shell has to know to pack rows, run processors and name results.
+
+    `outputs` is None where results leave the processor in their final form: no residual, only plain columns.
+    """
 
     inputs: tuple[InputLayout, ...]
     slots: tuple[Slot, ...]
@@ -72,6 +75,7 @@ class Layout:
     timed: bool
     processor: ProcessorPlan
     result_schema: T.StructType
+    outputs: tuple[Output, ...] | None
 
 
 def lay_out(
@@ -93,7 +97,9 @@ def lay_out(
     fields = []
     for number, entry in enumerate(query.inputs):
         stream, schema = streams[entry.stream], frames[entry.stream].schema
-        wanted = [(f"key.{n}", _canonical(key, t), t) for n, (key, t) in enumerate(zip(entry.key, key_types, strict=True))]
+        wanted = [
+            (f"key.{n}", _canonical(key, t), t) for n, (key, t) in enumerate(zip(entry.key, key_types, strict=True))
+        ]
         wanted = wanted if verify else []
         for column in entry.columns:
             wanted.append((f"col.{column}", quote(column), schema[column].dataType))
@@ -108,12 +114,17 @@ def lay_out(
                 tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             )
         )
-        projections.append(
-            Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)))
-        )
+        projections.append(Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True))))
         has_time = timed and stream.time is not None
         windows.append((UNBOUNDED if entry.window is None else entry.window) if has_time else None)
         times.append(InputTime(entry.window, stream.lateness))
+    outputs: tuple[Output, ...] | None = query.outputs
+    taken = {quote(result.name): (result, field) for result, field in zip(results, fields, strict=True)}
+    if query.residual is None and all(output.expression in taken for output in query.outputs):
+        final = [(output.name, *taken[output.expression]) for output in query.outputs]
+        results = [ResultColumn(name, result.input, result.column) for name, result, _ in final]
+        fields = [T.StructField(name, field.dataType) for name, _, field in final]
+        outputs = None
     plan = ProcessorPlan(
         aliases=tuple(entry.alias for entry in query.inputs),
         projections=tuple(projections),
@@ -123,9 +134,7 @@ def lay_out(
         keep_rejected=keep_rejected,
         keep_late=keep_late,
     )
-    return Layout(
-        tuple(inputs), tuple(slots), key_types, tuple(times), timed, plan, T.StructType(fields)
-    )
+    return Layout(tuple(inputs), tuple(slots), key_types, tuple(times), timed, plan, T.StructType(fields), outputs)
 
 
 def quote(name: str) -> str:

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError, BadRowError
@@ -50,7 +51,11 @@ class ResultColumn:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorPlan:
-    """What stays the same for a whole run."""
+    """What stays the same for a whole run.
+
+    With `parquet` (a compression) the processor writes results itself, as files that its report names, and yields
+    none: they need not go through the JVM to end in a file.
+    """
 
     aliases: tuple[str, ...]
     projections: tuple[Projection, ...]
@@ -59,6 +64,7 @@ class ProcessorPlan:
     max_spans: tuple[int | None, ...]
     keep_rejected: bool
     keep_late: bool
+    parquet: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +73,7 @@ class StepTask:
 
     state: str
     reports: str
+    results: str | None
     step: int
     processor: int
     manifest: Json
@@ -87,13 +94,12 @@ class Report:
     active_rows: int
     active_bytes: int
     busy_ms: float
+    result_file: str | None = None
     late_file: str | None = None
     rejected_file: str | None = None
 
 
-def run_processor(
-    plan: ProcessorPlan, task: StepTask, batches: Iterable[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
+def run_processor(plan: ProcessorPlan, task: StepTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Process one step; if it fails, leave word of the cause where the driver looks for it."""
     try:
         yield from _Attempt(plan, task).run(batches)
@@ -113,9 +119,7 @@ class _Attempt:
         self._name = f"{task.step:010d}-{task.processor:04d}-{uuid.uuid4().hex[:8]}"
         self._files = 0
         inputs = len(plan.aliases)
-        self._report = Report(
-            task.processor, [0] * inputs, [0] * inputs, [0] * inputs, 0, [None] * inputs, 0, 0, 0.0
-        )
+        self._report = Report(task.processor, [0] * inputs, [0] * inputs, [0] * inputs, 0, [None] * inputs, 0, 0, 0.0)
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         plan, task, report = self._plan, self._task, self._report
@@ -128,13 +132,14 @@ class _Attempt:
         deltas = self._sort_out(arrived)
         if deltas:
             old = [[self._open(piece) for piece in spine.slices()] for spine in spines]
-            for matches in join_deltas(plan.shape, old, deltas):
-                report.results += len(matches)
-                results = self._project(matches)
-                failpoint("processor.results")
-                yielded = time.perf_counter()
-                yield results
-                waited += time.perf_counter() - yielded
+            chunks = self._results(old, deltas)
+            if plan.parquet is not None:
+                self._write_parquet(chunks)
+            else:
+                for results in chunks:
+                    yielded = time.perf_counter()
+                    yield results
+                    waited += time.perf_counter() - yielded
             spines = tuple(self._insert(i, spines[i], deltas[i]) for i in range(len(deltas)))
         manifest = Manifest(spines)
         report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
@@ -142,6 +147,27 @@ class _Attempt:
         failpoint("processor.report")
         body = {"report": asdict(report), "manifest": manifest.to_json()}
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(body))
+
+    def _results(self, old: list[list[Segment]], deltas: list[Segment]) -> Iterator[pa.RecordBatch]:
+        for matches in join_deltas(self._plan.shape, old, deltas):
+            self._report.results += len(matches)
+            failpoint("processor.results")
+            yield self._project(matches)
+
+    def _write_parquet(self, chunks: Iterator[pa.RecordBatch]) -> None:
+        first = next(chunks, None)
+        if first is None or self._task.results is None:
+            return
+        directory = Path(self._task.results)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._report.result_file = f"{self._task.processor:04d}-{self._name[-8:]}.parquet"
+        with (
+            open(directory / self._report.result_file, "wb") as file,
+            pq.ParquetWriter(file, first.schema, compression=self._plan.parquet) as writer,
+        ):
+            writer.write_batch(first)
+            for chunk in chunks:
+                writer.write_batch(chunk)
 
     def _sort_out(self, arrived: list[pa.RecordBatch]) -> list[Segment]:
         """Count, reject, and sort the arriving rows by input."""
@@ -213,8 +239,7 @@ class _Attempt:
     def _project(self, matches: Matches) -> pa.RecordBatch:
         rows = [pa.array(picked) for picked in matches.rows]
         arrays = [
-            matches.tables[result.input].column(result.column).take(rows[result.input])
-            for result in self._plan.results
+            matches.tables[result.input].column(result.column).take(rows[result.input]) for result in self._plan.results
         ]
         return pa.RecordBatch.from_arrays(arrays, [result.name for result in self._plan.results])
 

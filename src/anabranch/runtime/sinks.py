@@ -17,11 +17,29 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from anabranch.errors import ConfigError
+from anabranch.runtime.failpoints import failpoint
 from anabranch.state.store import local_path
 
 Sink = Callable[[DataFrame, int], None]
+_COMPRESSIONS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none"}
+_PLAIN = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DecimalType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.StringType,
+    T.BinaryType,
+)
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
 
 
@@ -41,7 +59,7 @@ def make_sink(chosen: SinkOptions) -> Sink:
     if chosen.function is not None:
         return chosen.function
     if chosen.format in FILE_FORMATS:
-        return _FileSink(chosen)
+        return FileSink(chosen)
     if chosen.format == "memory":
         return _memory_sink(chosen)
     if chosen.format == "console":
@@ -49,7 +67,7 @@ def make_sink(chosen: SinkOptions) -> Sink:
     return _spark_sink(chosen)
 
 
-class _FileSink:
+class FileSink:
     """Files of any format that Spark writes, exactly once per batch."""
 
     def __init__(self, chosen: SinkOptions) -> None:
@@ -61,28 +79,45 @@ class _FileSink:
         self._first = True
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
-        prefix = f"batch-{batch_id:010d}-"
-        if self._first:
-            self._remove_leftovers(prefix)
-            self._first = False
-        target = self._staging / uuid.uuid4().hex
+        """Let Spark write the results, then publish its files."""
+        staging = self.stage(batch_id)
         options = {name: value for name, value in self._chosen.options.items() if name != "path"}
         writer = results.write.format(self._chosen.format).options(**options).mode("overwrite")
         if self._chosen.partition_by:
             writer = writer.partitionBy(*self._chosen.partition_by)
-        writer.save(target.as_uri())
-        self._publish(target, prefix)
+        writer.save(staging.as_uri())
+        self.publish(staging, [path for path in staging.rglob("*") if path.is_file()], batch_id)
 
-    def _publish(self, target: Path, prefix: str) -> None:
+    def parquet_compression(self, schema: T.StructType) -> str | None:
+        """The compression with which processors may write this sink's files themselves, or None if Spark must.
+
+        They may where the file needs nothing that only Spark knows how to write.
+        """
+        options = {name.lower(): value for name, value in self._chosen.options.items()}
+        compression = options.pop("compression", "snappy").lower()
+        plain = self._chosen.format == "parquet" and not self._chosen.partition_by and options.keys() == {"path"}
+        if not plain or compression not in _COMPRESSIONS or not _is_plain(schema):
+            return None
+        return _COMPRESSIONS[compression]
+
+    def stage(self, batch_id: int) -> Path:
+        """A new place to write the files of a batch, not yet visible to readers."""
+        if self._first:
+            self._first = False
+            self._remove_leftovers(_prefix(batch_id))
+        return self._staging / uuid.uuid4().hex
+
+    def publish(self, staging: Path, files: list[Path], batch_id: int) -> None:
+        """Move the given files of a batch to where readers look for them."""
         self._path.mkdir(parents=True, exist_ok=True)
-        for directory, _, names in os.walk(target):
-            published = self._path / Path(directory).relative_to(target)
-            visible = [name for name in names if not name.startswith(("_", "."))]
-            for name in visible:
-                published.mkdir(parents=True, exist_ok=True)
-                source = Path(directory) / name
-                _flush(source)
-                os.replace(source, published / f"{prefix}{name}")
+        for source in files:
+            if source.name.startswith(("_", ".")):
+                continue
+            _flush(source)
+            target = self._path / source.relative_to(staging).parent
+            target.mkdir(parents=True, exist_ok=True)
+            os.replace(source, target / f"{_prefix(batch_id)}{source.name}")
+            failpoint("sink.publish")
         _flush(self._path)
         shutil.rmtree(self._staging, ignore_errors=True)
 
@@ -91,6 +126,21 @@ class _FileSink:
         shutil.rmtree(self._staging, ignore_errors=True)
         for path in self._path.rglob(f"{prefix}*"):
             path.unlink()
+
+
+def _prefix(batch_id: int) -> str:
+    return f"batch-{batch_id:010d}-"
+
+
+def _is_plain(data_type: T.DataType) -> bool:
+    """Whether Arrow and Spark agree on how the type is stored in Parquet."""
+    if isinstance(data_type, T.StructType):
+        return all(_is_plain(field.dataType) for field in data_type)
+    if isinstance(data_type, T.ArrayType):
+        return _is_plain(data_type.elementType)
+    if isinstance(data_type, T.MapType):
+        return _is_plain(data_type.keyType) and _is_plain(data_type.valueType)
+    return isinstance(data_type, _PLAIN)
 
 
 def _flush(path: Path) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +25,22 @@ import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery
+from anabranch.plan.logical import JoinQuery, Output
 from anabranch.plan.watermark import thresholds
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.failpoints import failpoint
-from anabranch.runtime.layout import Layout
+from anabranch.runtime.layout import Layout, quote
 from anabranch.runtime.pack import processor_of
 from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
-from anabranch.runtime.sinks import Sink
+from anabranch.runtime.sinks import FileSink, Sink
 from anabranch.state.groups import even_placement, owned_ranges
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunCache
-from anabranch.state.store import read_document, write_file, encode_document
+from anabranch.state.store import encode_document, read_document, write_file
 
 ARROW_ROWS = 65_536
+
+Found = dict[int, tuple[str, Report, Manifest]]
 KEPT_STEPS = 100
 
 
@@ -85,8 +87,12 @@ class StepRunner:
         self._sink = sink
         self._events = events
         self._inputs = len(query.inputs)
+        self._plan = layout.processor
+        if isinstance(sink, FileSink) and layout.outputs is None:
+            self._plan = replace(layout.processor, parquet=sink.parquet_compression(layout.result_schema))
         self.failure: BaseException | None = None
         self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
+        self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._last = checkpoint.last_step()
         self._manifests = [Manifest.empty(self._inputs)] * settings.processors
@@ -104,27 +110,44 @@ class StepRunner:
             self.failure = self._explain_failure(error)
             raise
 
+    def started(self) -> None:
+        """Do, once, what had to wait for the first batch or the end of the run."""
+        while self.when_started:
+            self.when_started.pop()()
+
     def _run(self, packed: DataFrame, batch_id: int) -> None:
+        self.started()
         if not check_batch(self._last, batch_id, self._checkpoint.path):
             self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
         number = self._last.number + 1 if self._last else 1
         directory = self._checkpoint.prepare_step(number)
-        processed = self._processed(packed, number, directory)
-        results = self._finish(processed)
         failpoint("step.before_sink")
-        self._sink(results, batch_id)
+        found = self._deliver(packed, number, batch_id, directory)
         failpoint("step.after_sink")
-        found = self._collect_reports(directory)
-        if len(found) < self._settings.processors:
-            results.write.format("noop").mode("overwrite").save()
-            found = self._collect_reports(directory)
         missing = sorted(set(range(self._settings.processors)) - set(found))
         if missing:
             raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
         self._commit(number, batch_id, [found[p] for p in sorted(found)], directory)
 
-    def _processed(self, packed: DataFrame, number: int, directory: Path) -> DataFrame:
+    def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
+        """Run the processors and bring their results to the sink, one way or the other."""
+        if isinstance(self._sink, FileSink) and self._plan.parquet is not None:
+            staging = self._sink.stage(batch_id)
+            _evaluate(self._processed(packed, number, directory, staging))
+            found = self._collect_reports(directory)
+            names = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
+            self._sink.publish(staging, [staging / name for name in names], batch_id)
+            return found
+        results = finish(self._layout.outputs, self._query.residual, self._processed(packed, number, directory))
+        self._sink(results, batch_id)
+        found = self._collect_reports(directory)
+        if len(found) < self._settings.processors:
+            _evaluate(results)
+            found = self._collect_reports(directory)
+        return found
+
+    def _processed(self, packed: DataFrame, number: int, directory: Path, staging: Path | None = None) -> DataFrame:
         session = packed.sparkSession
         session.conf.set("spark.sql.adaptive.enabled", "false")
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
@@ -132,30 +155,30 @@ class StepRunner:
         limits = thresholds(self._layout.times, newest)
         tasks = [
             StepTask(
-                str(self._checkpoint.state), str(directory), number, p, manifest.to_json(), limits.late, limits.purge
+                state=str(self._checkpoint.state),
+                reports=str(directory),
+                results=None if staging is None else str(staging),
+                step=number,
+                processor=p,
+                manifest=manifest.to_json(),
+                late=limits.late,
+                purge=limits.purge,
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        function = _task_function(self._layout.processor, tasks)
+        function = _task_function(self._plan, tasks)
         routed = packed.repartitionById(self._settings.processors, processor_of(self._placement))
         return routed.mapInArrow(function, self._layout.result_schema)
 
-    def _finish(self, processed: DataFrame) -> DataFrame:
-        """Residual predicate and projection, by Spark."""
-        joined = processed.where(self._query.residual) if self._query.residual else processed
-        return joined.selectExpr(*(f"{out.expression} AS {_quoted(out.name)}" for out in self._query.outputs))
-
-    def _collect_reports(self, directory: Path) -> dict[int, tuple[str, Report, Manifest]]:
+    def _collect_reports(self, directory: Path) -> Found:
         """One complete report per processor; any will do, since all attempts compute the same."""
-        found = {}
+        found: Found = {}
         for path in sorted(directory.glob("[0-9]*.json")):
             report, manifest = parse_report(read_document(path))
             found.setdefault(report.processor, (path.name, report, manifest))
         return found
 
-    def _commit(
-        self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path
-    ) -> None:
+    def _commit(self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path) -> None:
         reports = [report for _, report, _ in found]
         self._publish(reports, batch_id, directory)
         newest = self._last.newest if self._last else (None,) * self._inputs
@@ -245,9 +268,7 @@ class StepRunner:
                 )
             )
             none = [0] * self._inputs
-            report = Report(
-                processor, none, none, none, 0, [None] * self._inputs, manifest.rows, manifest.bytes, 0.0
-            )
+            report = Report(processor, none, none, none, 0, [None] * self._inputs, manifest.rows, manifest.bytes, 0.0)
             names.append(f"{number:010d}-{processor:04d}-listed.json")
             body = {"report": asdict(report), "manifest": manifest.to_json()}
             write_file(directory / names[-1], encode_document(body))
@@ -291,6 +312,11 @@ def _task_function(
     return process
 
 
+def _evaluate(results: DataFrame) -> None:
+    """Run every processor to its end."""
+    results.write.format("noop").mode("overwrite").save()
+
+
 def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]:
     added: dict[str, Any] = {"results": totals.get("results", 0) + sum(report.results for report in reports)}
     for name in ("received", "late", "rejected"):
@@ -300,9 +326,12 @@ def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]
     return added
 
 
-def _quoted(name: str) -> str:
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+def finish(outputs: tuple[Output, ...] | None, residual: str | None, joined: DataFrame) -> DataFrame:
+    """The answer, from joined columns: residual predicate, then projection."""
+    kept = joined.where(residual) if residual else joined
+    if outputs is None:
+        return kept
+    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outputs))
 
 
 __all__ = ["StepResult", "StepRunner", "StepSettings"]

@@ -9,7 +9,7 @@ target, and between batches the target's slices and the remaining parts of the s
 batch ever pays for the size of the state, and a crash leaves a spine that lists every row exactly once.
 
 Rows past the purge threshold are dropped when their whole file has passed it, or when a merge meets them. A merge
-does not join runs that together span more than `max_span` of event time, unless each of them spans more already, so
+does not join runs that together span more than `max_span` of event time, unless each is about as wide by itself, so
 files do expire as a whole.
 
 Nothing here does I/O: `open_slice` and `write` are passed in.
@@ -168,20 +168,19 @@ def _tier(rows: int) -> int:
 
 
 def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
-    """How much event time a merge of this run may span.
+    """How much event time a merge of this run may span: `max_span`, or at least twice what the run spans already.
 
-    Rows that arrive out of order make runs that are wider than `max_span` by themselves. They may be merged with
-    runs about as wide, or they would pile up: one per batch for as long as rows are kept.
+    Rows that arrive out of order make runs that are wide by themselves and overlap. If they were not merged, there
+    would be one for every batch within the time that rows are kept. Runs that follow each other in time do not fit
+    into twice their own span when there are `FAN_IN` of them, so these still expire one by one.
     """
     if max_span is None:
         return None
     oldest, newest = _span(run)
-    if newest - oldest <= max_span:
-        return max_span
-    allowed = 2 * max(max_span, 1)
-    while newest - oldest > allowed:
+    allowed = max(max_span, 1)
+    while allowed < 2 * (newest - oldest):
         allowed *= 2
-    return 2 * allowed
+    return allowed
 
 
 def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:

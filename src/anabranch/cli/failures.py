@@ -1,0 +1,107 @@
+"""What a command says when it does not succeed: one line on stderr, and an exit code that a script can use.
+
+    0          it worked
+    1          it was tried and failed: a wrong result, a damaged checkpoint, a failing run
+    2          it was not tried: wrong options, a wrong file or a query that cannot be run
+    128 + n    ended by signal n: 130 for Ctrl-C, 143 for kill
+
+Tracebacks are for people who look for a bug in Anabranch: `--debug` shows them.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Annotated, Any, NoReturn, ParamSpec
+
+import typer
+
+from anabranch.cli import signals
+from anabranch.errors import AnabranchError, ConfigError, QueryError
+
+FAILED = 1
+REFUSED = 2
+EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 refused (options, file or query), 130 Ctrl-C, 143 terminated."
+
+Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and what Spark writes to its log.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs instead of text for people.")]
+
+P = ParamSpec("P")
+
+
+class InterruptedRun(Exception):
+    """A run ended by a signal in good order; the message is for the user."""
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """A command whose failures end in one clear line; it must have a parameter `debug`."""
+
+    @functools.wraps(command)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> None:
+        debug = bool(kwargs.get("debug"))
+        with signals.raised_as_exceptions():
+            try:
+                command(*args, **kwargs)
+                sys.stdout.flush()
+            except typer.Exit:
+                raise
+            except BrokenPipeError:
+                _close_pipe()
+            except BaseException as error:
+                _end(error, debug)
+
+    return wrapped
+
+
+def _end(error: BaseException, debug: bool) -> NoReturn:
+    if debug:
+        traceback.print_exception(error)
+    number = signals.received()
+    if number is None and isinstance(error, KeyboardInterrupt):
+        number = signal.SIGINT
+    if number is not None:
+        how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        detail = f": {error}" if isinstance(error, InterruptedRun) else "; nothing is left running"
+        _say(f"{how}{detail}")
+        raise typer.Exit(128 + number)
+    if isinstance(error, SystemExit):
+        raise error
+    if isinstance(error, AnabranchError):
+        _say(str(error))
+        raise typer.Exit(REFUSED if isinstance(error, ConfigError | QueryError) else FAILED)
+    if isinstance(error, OSError):
+        _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        raise typer.Exit(FAILED)
+    hint = "" if debug else " (--debug shows where)"
+    _say(f"{type(error).__name__}: {first_line(error)}{hint}")
+    raise typer.Exit(FAILED)
+
+
+def first_line(error: BaseException) -> str:
+    """The beginning of a message that may go on with a stack trace."""
+    lines: list[str] = (str(error).strip() or "no message").splitlines()
+    return lines[0]
+
+
+def _say(message: str) -> None:
+    print(f"anabranch: {message}", file=sys.stderr)
+
+
+def _close_pipe() -> NoReturn:
+    """The reader of our output went away, as `head` does: end quietly, and keep Python from complaining at exit."""
+    sys.stdout = open("/dev/null", "w")  # noqa: SIM115, it stays open until the process ends
+    raise typer.Exit(FAILED)
+
+
+def fail(message: str, code: int = FAILED) -> NoReturn:
+    """Say what is wrong and end the command."""
+    _say(message)
+    raise typer.Exit(code)
+
+
+def json_ready(value: Any) -> Any:
+    """For `json.dumps(default=...)`: paths and the like as text."""
+    return str(value)

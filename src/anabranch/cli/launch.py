@@ -1,0 +1,54 @@
+"""From a run file to a query that can be started."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.api.engine import Engine
+from anabranch.api.query import Query
+from anabranch.api.run import Run
+from anabranch.cli.failures import first_line
+from anabranch.cli.run_file import RunFile, StreamSource
+from anabranch.errors import ConfigError
+
+
+def prepare(spark: SparkSession, file: RunFile) -> Query:
+    """The query of a run file, analysed by Spark; nothing is read yet."""
+    engine = Engine(
+        spark,
+        checkpoint=file.checkpoint,
+        processors=file.processors,
+        memory=file.memory,
+        groups=file.groups,
+        quarantine=file.quarantine,
+        late_rows=file.late_rows,
+    )
+    for stream in file.streams:
+        engine.register(stream.name, _open(spark, stream), time=stream.time, lateness=stream.lateness)
+    return engine.sql(file.query)
+
+
+def start(query: Query, file: RunFile) -> Run:
+    """Begin to process, as the file's sink and trigger say."""
+    writer = query.writeStream.format(file.sink.format).options(**file.sink.options)
+    if file.sink.partition_by:
+        writer = writer.partitionBy(*file.sink.partition_by)
+    if file.processing_time is None:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=file.processing_time)
+    try:
+        return writer.start(file.sink.path)
+    except PySparkException as error:
+        raise ConfigError(f"{file.source.name}: Spark cannot start the run: {first_line(error)}") from error
+
+
+def _open(spark: SparkSession, stream: StreamSource) -> DataFrame:
+    try:
+        reader = spark.readStream.format(stream.format).options(**stream.options)
+        if stream.schema is not None:
+            reader = reader.schema(stream.schema)
+        return reader.load(stream.path) if stream.path is not None else reader.load()
+    except PySparkException as error:
+        raise ConfigError(f"stream {stream.name!r}: Spark cannot open it: {first_line(error)}") from error

@@ -1,0 +1,72 @@
+"""Ctrl-C, a polite kill and a closed terminal, all as one exception in the main thread.
+
+`Interrupted` is raised once, wherever the main thread happens to be. What follows is cleaning up, which has time limits
+of its own, so later signals are ignored: an impatient second Ctrl-C must not leave a JVM behind. Whether a signal has
+come is also remembered, because a library in between may turn the exception into one of its own.
+
+Handlers are Python functions and never SIG_IGN, which child processes would inherit.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_received: list[int] = []
+
+
+class Interrupted(BaseException):
+    """Somebody wants the command to end."""
+
+
+def received() -> int | None:
+    """The signal that came first, if one has come."""
+    return _received[0] if _received else None
+
+
+@contextmanager
+def raised_as_exceptions() -> Iterator[None]:
+    """Inside, the first ending signal raises `Interrupted`."""
+    _received.clear()
+    before = {number: signal.signal(number, _raise_once) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Inside, nothing is interrupted: for the short work of cleaning up."""
+    before = {number: signal.signal(number, _ignore) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Put our handlers back afterwards: PySpark installs one of its own when a session starts."""
+    before = {number: signal.getsignal(number) for number in ENDING}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _raise_once(number: int, frame: FrameType | None) -> None:
+    if _received:
+        return
+    _received.append(number)
+    raise Interrupted(signal.Signals(number).name)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    return

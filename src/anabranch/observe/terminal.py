@@ -1,0 +1,220 @@
+"""A run in the terminal: a panel that is redrawn while the run goes on, or a line per batch where nobody watches.
+
+The panel fits into 80 columns and, with up to a dozen processors, into 24 lines; of more processors the fullest are
+shown. Bars compare the processors' state with the memory budget, if there is one, else with the largest seen so far,
+so that growth and purging are visible. Batch times are drawn from zero to the slowest shown: flat looks flat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.observe.events import Event
+from anabranch.observe.numbers import format_bytes, format_count, format_seconds
+from anabranch.observe.story import BatchSeen, ProcessorSeen, Story
+
+SHOWN_PROCESSORS = 12
+SPARK_LEVELS = "▁▂▃▄▅▆▇█"
+SHOWN_BATCHES = 24
+BLOCKS = " ▏▎▍▌▋▊▉"
+
+
+class View(Protocol):
+    """Something that shows a run while it goes on."""
+
+    def __enter__(self) -> View:
+        """Begin to show."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Leave the last picture standing."""
+
+    def batch(self, batch: BatchSeen) -> None:
+        """A batch is done and in the story."""
+
+    def event(self, event: Event) -> None:
+        """Something happened that is worth telling."""
+
+    def tick(self) -> None:
+        """Time has passed."""
+
+
+class LiveView:
+    """The panel."""
+
+    def __init__(self, console: Console, story: Story, title: str, memory: int | None = None) -> None:
+        """`memory` is the budget of one processor in bytes."""
+        self._story = story
+        self._title = title
+        self._memory = memory
+        self._started = time.monotonic()
+        self._events: list[Event] = []
+        self._live = Live(console=console, auto_refresh=False)
+
+    def __enter__(self) -> LiveView:
+        """Draw the empty panel."""
+        self._started = time.monotonic()
+        self._live.start()
+        self.tick()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Draw the last one and leave it."""
+        self.tick()
+        self._live.stop()
+
+    def batch(self, batch: BatchSeen) -> None:
+        """Draw again."""
+        self.tick()
+
+    def event(self, event: Event) -> None:
+        """Show the newest of each kind below the numbers."""
+        self._events = [known for known in self._events if known.kind != event.kind][-2:] + [event]
+
+    def tick(self) -> None:
+        """Draw again with the time that has passed."""
+        elapsed = time.monotonic() - self._started
+        picture = panel(self._story, self._title, elapsed, memory=self._memory, events=self._events)
+        self._live.update(picture, refresh=True)
+
+
+class PlainView:
+    """One line per batch and event, for logs and pipes."""
+
+    def __init__(self, write: Callable[[str], None], story: Story) -> None:
+        """Lines go to `write`."""
+        self._write = write
+        self._story = story
+
+    def __enter__(self) -> PlainView:
+        """Nothing to begin."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing to end."""
+
+    def batch(self, batch: BatchSeen) -> None:
+        """Write its line."""
+        self._write(batch_line(batch))
+
+    def event(self, event: Event) -> None:
+        """Write its line."""
+        self._write(str(event))
+
+    def tick(self) -> None:
+        """A log has no use for the time between batches."""
+
+
+def batch_line(batch: BatchSeen) -> str:
+    """A batch in one line."""
+    parts = [
+        f"batch {batch.number}: {format_count(batch.rows)} rows in, {format_count(batch.results)} results",
+        f"{format_seconds(batch.seconds)}, {batch.rate:,.0f} rows/s",
+        f"state {format_count(batch.state_rows)} rows, {format_bytes(batch.state_bytes)}",
+    ]
+    if batch.late or batch.rejected:
+        parts.append(f"{format_count(batch.late)} late, {format_count(batch.rejected)} in quarantine")
+    return "; ".join(parts)
+
+
+def summary_line(story: Story, elapsed: float) -> str:
+    """A run in one line."""
+    return (
+        f"{format_count(story.rows)} rows in, {format_count(story.results)} results in {format_seconds(elapsed)} "
+        f"and {story.count} batches; {story.rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
+        f"state at most {format_bytes(story.peak_bytes)}"
+    )
+
+
+def panel(
+    story: Story, title: str, elapsed: float, *, memory: int | None = None, events: Iterable[Event] = ()
+) -> RenderableType:
+    """The picture of a run."""
+    told = [Text(f"{event.kind}: {event.reason}", style="yellow", overflow="ellipsis", no_wrap=True) for event in events]
+    body = Group(_numbers(story), Text(), _processors(story, memory), *told)
+    clock = f"{elapsed:.0f} s"
+    return Panel(body, title=f"[bold]{title}", title_align="left", subtitle=clock, subtitle_align="right", padding=(0, 1))
+
+
+def _numbers(story: Story) -> Table:
+    last = story.last
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(justify="right", no_wrap=True, min_width=11)
+    grid.add_column(no_wrap=True, overflow="ellipsis")
+    waiting = Text("waiting for the first batch", style="dim")
+    grid.add_row("rows in", format_count(story.rows), _share(story) if last else waiting)
+    results = f"{last.results:,} in the last batch" if last else ""
+    grid.add_row("results", Text(format_count(story.results), style="bold green"), Text(results, style="dim"))
+    grid.add_row("rows/s", f"{last.rate:,.0f}" if last else "-", Text(f"{story.rate:,.0f} overall", style="dim"))
+    times = Text(f"median {format_seconds(story.median_seconds)}  ", style="dim") if last else Text()
+    times.append(sparkline([batch.seconds for batch in story.batches]), style="cyan")
+    grid.add_row("batch time", format_seconds(last.seconds) if last else "-", times)
+    if story.late or story.rejected:
+        rejected = Text(f"{format_count(story.rejected)} in quarantine", style="yellow")
+        grid.add_row("late rows", format_count(story.late), rejected)
+    return grid
+
+
+def _share(story: Story) -> RenderableType:
+    batches = Text(f"{story.count} batches", style="dim")
+    if not story.expected_rows:
+        return batches
+    share = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=story.expected_rows, completed=min(story.rows, story.expected_rows), width=24)
+    share.add_row(bar, f"{story.rows / story.expected_rows:4.0%}", batches)
+    return share
+
+
+def _processors(story: Story, memory: int | None) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    table.add_column("processor", no_wrap=True)
+    table.add_column("state rows", justify="right", no_wrap=True, min_width=11)
+    table.add_column("bytes", justify="right", no_wrap=True, min_width=9)
+    table.add_column("of its budget" if memory else "of the largest", no_wrap=True)
+    table.add_column("busy", justify="right", no_wrap=True)
+    last = story.last
+    shown = sorted(last.processors, key=lambda entry: -entry.bytes)[:SHOWN_PROCESSORS] if last else []
+    largest = memory or max((entry.bytes for batch in story.batches for entry in batch.processors), default=1)
+    for entry in sorted(shown, key=lambda entry: entry.number):
+        table.add_row(*_processor_row(entry, largest, memory))
+    if last and len(last.processors) > len(shown):
+        table.add_row(f"and {len(last.processors) - len(shown)} more", "", "", "", "")
+    return table
+
+
+def _processor_row(entry: ProcessorSeen, largest: int, memory: int | None) -> tuple[str, str, str, Text, str]:
+    style = "red" if memory and entry.bytes > memory else "blue"
+    return (
+        str(entry.number),
+        format_count(entry.rows),
+        format_bytes(entry.bytes),
+        Text(bar(entry.bytes / max(largest, 1), 22), style=style),
+        format_seconds(entry.busy_seconds),
+    )
+
+
+def bar(share: float, width: int) -> str:
+    """A horizontal bar, exact to an eighth of a character."""
+    eighths = round(max(0.0, min(share, 1.0)) * width * 8)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (BLOCKS[rest] if rest else "")).ljust(width)
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """The last values as a row of blocks, from zero to the greatest of them."""
+    shown = list(values)[-SHOWN_BATCHES:]
+    greatest = max(shown, default=0.0)
+    if greatest <= 0:
+        return SPARK_LEVELS[0] * len(shown)
+    top = len(SPARK_LEVELS) - 1
+    return "".join(SPARK_LEVELS[round(value / greatest * top)] for value in shown)

@@ -1,0 +1,198 @@
+"""The whole answer, batch after batch: state in spines, merges, purges, processors.
+
+However the input is cut into batches, ordered inside a batch, grouped and spread over processors, and whatever is
+merged and purged on the way, the union of all batches' results is the answer on the complete input.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.kernel.multiway import UNBOUNDED, join_deltas
+from anabranch.state import spine as spine_module
+from anabranch.state.groups import even_placement, group_bits, owned_ranges
+from anabranch.state.manifest import Manifest
+from anabranch.state.spine import Spine
+from tests.kernel.streams import MOST_ROWS, Answer, Join, Row, collect, duckdb, joins, nested_loops
+from tests.oracle.profiles import examples
+from tests.state.segments import MemoryRuns
+
+BATCHES = 6
+
+
+@pytest.fixture(autouse=True, scope="module")
+def eager_merges():  # noqa: ANN201
+    """Merge from the second run on, in small files, so that a handful of rows sees half-done merges."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spine_module, "FAN_IN", 2)
+        patch.setattr(spine_module, "SMALLEST_TIER", 1)
+        patch.setattr(spine_module, "MAX_FILE_ROWS", 4)
+        yield
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What must not matter."""
+
+    seed: int = 0
+    groups: int = 1
+    processors: int = 1
+    shift: int = 0
+    budget: int = 3
+    chunk_rows: int = 1_000
+    gather_rows: int = 1_000
+    lateness: tuple[int, ...] | None = None
+    max_span: int | None = None
+    rescale: int | None = None
+
+
+settings_that_must_not_matter = st.builds(
+    Setting,
+    seed=st.integers(0, 99),
+    groups=st.sampled_from([4, 16, 256]),
+    processors=st.integers(1, 4),
+    shift=st.integers(0, 255),
+    budget=st.sampled_from([0, 1, 3, 10**6]),
+    chunk_rows=st.sampled_from([1, 5, 1_000]),
+    gather_rows=st.sampled_from([1, 10, 1_000]),
+    max_span=st.none() | st.integers(1, 10),
+    rescale=st.none() | st.integers(1, 4),
+)
+
+
+def run(join: Join, setting: Setting) -> tuple[Answer, int]:
+    """The union of all batches' results, and how many rows were purged; lots are batches."""
+    runs = MemoryRuns()
+    shape = join.shape(chunk_rows=setting.chunk_rows, gather_rows=setting.gather_rows)
+    placement = place(setting, setting.processors)
+    manifests = [Manifest.empty(len(join.windows))] * setting.processors
+    newest: list[int | None] = [None] * len(join.windows)
+    answer: Answer = Counter()
+    inserted = 0
+    for batch in range(BATCHES):
+        if setting.rescale is not None and batch == BATCHES // 2:
+            placement = place(setting, setting.rescale)
+            manifests = list_anew(manifests, placement, setting.rescale, runs)
+        thresholds = purge_thresholds(join, newest, setting.lateness)
+        for processor, manifest in enumerate(manifests):
+
+            def arrives(row: Row, batch: int = batch, processor: int = processor) -> bool:
+                group = join.hash(row.key) >> (64 - group_bits(setting.groups))
+                return row.lot == batch and placement[group] == processor
+
+            deltas = [join.segment(i, arrives, setting.seed + batch) for i in range(len(join.windows))]
+            spines = [spine.purge(t) for spine, t in zip(manifest.spines, thresholds, strict=True)]
+            old = [[runs.open(piece) for piece in spine.slices()] for spine in spines]
+            answer += collect(shape, join_deltas(shape, old, deltas))
+            for i, delta in enumerate(deltas):
+                if len(delta):
+                    inserted += len(delta)
+                    spines[i] = spines[i].insert(runs.write(delta))
+                spines[i] = spines[i].compact(
+                    setting.budget, runs.open, runs.write, thresholds[i], setting.max_span
+                )
+            manifests[processor] = Manifest.from_json(Manifest(tuple(spines)).to_json())
+        for i, rows in enumerate(join.rows):
+            seen = [row.ts for row in rows if row.lot <= batch]
+            newest[i] = max(seen, default=None)
+    return answer, inserted - sum(manifest.rows for manifest in manifests)
+
+
+def place(setting: Setting, processors: int) -> list[int]:
+    """An even placement, turned round so that ranges wrap and a processor owns several."""
+    placement = even_placement(setting.groups, processors)
+    shift = setting.shift % setting.groups
+    return [*placement[shift:], *placement[:shift]]
+
+
+def list_anew(manifests: list[Manifest], placement: list[int], processors: int, runs: MemoryRuns) -> list[Manifest]:
+    """The same state for another number of processors; no rows are moved."""
+    everything = manifests[0]
+    for manifest in manifests[1:]:
+        everything = everything.union(manifest)
+    return [
+        Manifest(
+            tuple(spine.restrict(owned_ranges(placement, processor), runs.open) for spine in everything.spines)
+        )
+        for processor in range(processors)
+    ]
+
+
+def purge_thresholds(
+    join: Join, newest: list[int | None], lateness: tuple[int, ...] | None
+) -> list[int | None]:
+    """Rows of i older than this meet no row that is still to come: those are no older than their input's watermark."""
+    thresholds: list[int | None] = []
+    for i, window in enumerate(join.windows):
+        others = [j for j in range(len(newest)) if j != i]
+        never = window is None or window == UNBOUNDED or lateness is None
+        if never or any(join.windows[j] is None or newest[j] is None for j in others):
+            thresholds.append(None)
+        else:
+            thresholds.append(min(newest[j] - lateness[j] for j in others) - window)
+    return thresholds
+
+
+@examples(80)
+@given(join=joins(lots=BATCHES), setting=settings_that_must_not_matter)
+def test_the_union_of_all_batches_is_the_answer_whatever_must_not_matter(join: Join, setting: Setting) -> None:
+    answer, purged = run(join, setting)
+    assert answer == nested_loops(join)
+    assert purged == 0
+
+
+@examples(25)
+@given(join=joins(lots=BATCHES), setting=settings_that_must_not_matter)
+def test_duckdb_agrees(join: Join, setting: Setting) -> None:
+    assert run(join, setting)[0] == duckdb(join)
+
+
+@examples(25)
+@given(join=joins(lots=1), setting=settings_that_must_not_matter, data=st.data())
+def test_the_same_rows_in_other_batches_give_the_same_answer(
+    join: Join, setting: Setting, data: st.DataObject
+) -> None:
+    at_once, _ = run(join, Setting())
+    lots = st.integers(0, BATCHES - 1)
+    other = replace(
+        join, rows=tuple(tuple(row._replace(lot=data.draw(lots)) for row in rows) for rows in join.rows)
+    )
+    assert run(other, setting)[0] == at_once
+
+
+@st.composite
+def punctual_joins(draw: st.DrawFn) -> tuple[Join, tuple[int, ...]]:
+    """Rows that arrive out of order, but none later than its input allows, and the allowed lateness per input."""
+    m = draw(st.integers(2, 4))
+    lateness = draw(st.tuples(*[st.integers(0, 10)] * m))
+    windows = draw(st.tuples(*[st.sampled_from([0, 2, 5, 10, UNBOUNDED, None])] * m))
+    inputs = []
+    for allowed in lateness:
+        drawn = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, allowed))
+        rows = draw(st.lists(drawn, max_size=2 * MOST_ROWS[m]))
+        # Arrival = ts + delay with delay <= lateness: when a row arrives, no earlier one is newer by more than that.
+        inputs.append(tuple(Row(key, ts, min((ts + delay) // 12, BATCHES - 1)) for key, ts, delay in rows))
+    return Join(windows, tuple(inputs), hashes=draw(st.sampled_from(["distinct", "colliding"]))), lateness
+
+
+@examples(80)
+@given(case=punctual_joins(), setting=settings_that_must_not_matter)
+def test_purging_what_no_punctual_row_can_meet_changes_nothing(
+    case: tuple[Join, tuple[int, ...]], setting: Setting
+) -> None:
+    join, lateness = case
+    answer, _ = run(join, replace(setting, lateness=lateness))
+    assert answer == nested_loops(join)
+
+
+def test_purging_does_happen() -> None:
+    rows = tuple(Row(0, ts, ts // 10) for ts in range(0, 60, 2))
+    join = Join((5, 5, 0), (rows,) * 3)
+    answer, purged = run(join, Setting(lateness=(0, 0, 0), budget=10**6))
+    assert answer == duckdb(join)
+    assert purged >= 2 * len(rows)

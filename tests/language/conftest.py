@@ -1,0 +1,26 @@
+"""Streams that the tests of the language query."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from anabranch.language import parse_query
+from anabranch.plan.logical import JoinQuery, StreamSchema
+
+Bind = Callable[[str], JoinQuery]
+
+COLUMNS = ("k", "v", "ts", "payload", "arr", "m", "x", "y")
+
+STREAMS = {
+    **{name: StreamSchema(name, COLUMNS, time="ts") for name in ("s", "t", "u")},
+    "timeless": StreamSchema("timeless", ("k", "price")),
+    "odd": StreamSchema("odd", ("k", "a.b", "c`d", "end", "order", "V", "v", "day", "user"), time="day"),
+}
+
+
+@pytest.fixture
+def bind() -> Bind:
+    """Bind a query over the test streams."""
+    return lambda text: parse_query(text, STREAMS)

@@ -1,0 +1,104 @@
+"""The engine without Structured Streaming around it: batches go straight to the step runner.
+
+A step takes a fraction of the time of a micro-batch, and a test decides what is in a batch and under which id it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.api.query import Query
+from anabranch.language import parse_query
+from anabranch.observe.events import EventLog
+from anabranch.plan.logical import StreamSchema
+from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.pack import pack
+from anabranch.runtime.step import StepRunner, StepSettings
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a stream is like: the schema of its Arrow tables, expressions over them, event time and lateness (us)."""
+
+    schema: pa.Schema
+    time: str | None = None
+    lateness: int | None = None
+    select: tuple[str, ...] = ("*",)
+
+    def frame(self, spark: SparkSession, rows: pa.Table) -> DataFrame:
+        """A batch of the stream."""
+        return spark.createDataFrame(rows).selectExpr(*self.select)
+
+
+@dataclass
+class Steps:
+    """A run on a checkpoint. Use it as a context manager; `answer` collects the results of all batches."""
+
+    spark: SparkSession
+    checkpoint: Path
+    text: str
+    kinds: Mapping[str, Kind]
+    processors: int = 2
+    groups: int = 16
+    sink: Callable[[DataFrame, int], None] | None = None
+    settings: dict = field(default_factory=dict)
+    answers: list[pa.Table] = field(default_factory=list)
+    next_batch: int = 0
+
+    def __enter__(self) -> Steps:
+        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
+        streams = {
+            name: StreamSchema(name, tuple(frames[name].columns), kind.time, kind.lateness)
+            for name, kind in self.kinds.items()
+        }
+        chosen = {"memory": None, "quarantine": None, "late_rows": None, **self.settings}
+        settings = StepSettings(processors=self.processors, groups=self.groups, **chosen)
+        bound = parse_query(self.text, streams)
+        self.query = Query(self.spark, bound, frames, streams, settings, self.checkpoint)
+        self.taken = Checkpoint(self.checkpoint)
+        self.taken.take(self.query._identity())
+        try:
+            self.runner = StepRunner(bound, self.query._layout, settings, self.taken, self._write, EventLog())
+        except BaseException:
+            self.taken.release()
+            raise
+        last = self.taken.last_step()
+        self.next_batch = last.batch_id + 1 if last else 0
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.taken.release()
+
+    def feed(self, batches: Mapping[str, pa.Table], batch_id: int | None = None) -> None:
+        """Deliver a batch; streams that are not named bring nothing."""
+        frames = {
+            name: kind.frame(self.spark, batches.get(name, kind.schema.empty_table()))
+            for name, kind in self.kinds.items()
+        }
+        number = self.next_batch if batch_id is None else batch_id
+        self.runner(pack(self.query._layout, frames), number)
+        self.next_batch = number + 1
+
+    @property
+    def answer(self) -> pa.Table:
+        """The results of all batches so far."""
+        return pa.concat_tables(self.answers)
+
+    @property
+    def active_rows(self) -> int:
+        """How many rows the state holds."""
+        return sum(report.active_rows for report in self.runner.results[-1].reports)
+
+    def _write(self, results: DataFrame, batch_id: int) -> None:
+        if self.sink is not None:
+            self.sink(results, batch_id)
+        else:
+            self.answers.append(results.toArrow())
