@@ -7,6 +7,7 @@ merged and purged on the way, the union of all batches' results is the answer on
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pytest
@@ -17,7 +18,6 @@ from anabranch.kernel.multiway import UNBOUNDED, join_deltas
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import even_placement, group_bits, owned_ranges
 from anabranch.state.manifest import Manifest
-from anabranch.state.spine import Spine
 from tests.kernel.streams import MOST_ROWS, Answer, Join, Row, collect, duckdb, joins, nested_loops
 from tests.oracle.profiles import examples
 from tests.state.segments import MemoryRuns
@@ -26,7 +26,7 @@ BATCHES = 6
 
 
 @pytest.fixture(autouse=True, scope="module")
-def eager_merges():  # noqa: ANN201
+def eager_merges() -> Iterator[None]:
     """Merge from the second run on, in small files, so that a handful of rows sees half-done merges."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spine_module, "FAN_IN", 2)
@@ -80,10 +80,10 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
             manifests = list_anew(manifests, placement, setting.rescale, runs)
         thresholds = purge_thresholds(join, newest, setting.lateness)
         for processor, manifest in enumerate(manifests):
+            groups = owned_by(placement, processor)
 
-            def arrives(row: Row, batch: int = batch, processor: int = processor) -> bool:
-                group = join.hash(row.key) >> (64 - group_bits(setting.groups))
-                return row.lot == batch and placement[group] == processor
+            def arrives(row: Row, batch: int = batch, owned: set[int] = groups) -> bool:
+                return row.lot == batch and join.hash(row.key) >> (64 - group_bits(setting.groups)) in owned
 
             deltas = [join.segment(i, arrives, setting.seed + batch) for i in range(len(join.windows))]
             spines = [spine.purge(t) for spine, t in zip(manifest.spines, thresholds, strict=True)]
@@ -93,9 +93,7 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
                 if len(delta):
                     inserted += len(delta)
                     spines[i] = spines[i].insert(runs.write(delta))
-                spines[i] = spines[i].compact(
-                    setting.budget, runs.open, runs.write, thresholds[i], setting.max_span
-                )
+                spines[i] = spines[i].compact(setting.budget, runs.open, runs.write, thresholds[i], setting.max_span)
             manifests[processor] = Manifest.from_json(Manifest(tuple(spines)).to_json())
         for i, rows in enumerate(join.rows):
             seen = [row.ts for row in rows if row.lot <= batch]
@@ -110,22 +108,22 @@ def place(setting: Setting, processors: int) -> list[int]:
     return [*placement[shift:], *placement[:shift]]
 
 
+def owned_by(placement: list[int], processor: int) -> set[int]:
+    return {group for group, owner in enumerate(placement) if owner == processor}
+
+
 def list_anew(manifests: list[Manifest], placement: list[int], processors: int, runs: MemoryRuns) -> list[Manifest]:
     """The same state for another number of processors; no rows are moved."""
     everything = manifests[0]
     for manifest in manifests[1:]:
         everything = everything.union(manifest)
     return [
-        Manifest(
-            tuple(spine.restrict(owned_ranges(placement, processor), runs.open) for spine in everything.spines)
-        )
+        Manifest(tuple(spine.restrict(owned_ranges(placement, processor), runs.open) for spine in everything.spines))
         for processor in range(processors)
     ]
 
 
-def purge_thresholds(
-    join: Join, newest: list[int | None], lateness: tuple[int, ...] | None
-) -> list[int | None]:
+def purge_thresholds(join: Join, newest: list[int | None], lateness: tuple[int, ...] | None) -> list[int | None]:
     """Rows of i older than this meet no row that is still to come: those are no older than their input's watermark."""
     thresholds: list[int | None] = []
     for i, window in enumerate(join.windows):
@@ -154,14 +152,10 @@ def test_duckdb_agrees(join: Join, setting: Setting) -> None:
 
 @examples(25)
 @given(join=joins(lots=1), setting=settings_that_must_not_matter, data=st.data())
-def test_the_same_rows_in_other_batches_give_the_same_answer(
-    join: Join, setting: Setting, data: st.DataObject
-) -> None:
+def test_the_same_rows_in_other_batches_give_the_same_answer(join: Join, setting: Setting, data: st.DataObject) -> None:
     at_once, _ = run(join, Setting())
     lots = st.integers(0, BATCHES - 1)
-    other = replace(
-        join, rows=tuple(tuple(row._replace(lot=data.draw(lots)) for row in rows) for rows in join.rows)
-    )
+    other = replace(join, rows=tuple(tuple(row._replace(lot=data.draw(lots)) for row in rows) for rows in join.rows))
     assert run(other, setting)[0] == at_once
 
 

@@ -18,7 +18,9 @@ from tests.oracle.profiles import examples
 from tests.state.segments import segment
 
 OLD_LOTS = 3
-sizes = st.fixed_dictionaries({"chunk_rows": st.sampled_from([1, 2, 7, 1_000]), "gather_rows": st.sampled_from([1, 9, 99])})
+sizes = st.fixed_dictionaries(
+    {"chunk_rows": st.sampled_from([1, 2, 7, 1_000]), "gather_rows": st.sampled_from([1, 9, 99])}
+)
 
 
 def new_combinations(join: Join, everything: Counter) -> Counter:
@@ -68,7 +70,11 @@ def test_rows_with_equal_hashes_and_different_keys_do_not_match(keys: str, hashe
 def test_keys_are_equal_as_values_and_floats_as_bits() -> None:
     nan = float("nan")
     for bits in (pa.float32(), pa.float64()):
-        assert keys_equal(pa.array([nan, 1.0, 0.0], bits), pa.array([nan, 1.5, 0.0], bits)).tolist() == [True, False, True]
+        assert keys_equal(pa.array([nan, 1.0, 0.0], bits), pa.array([nan, 1.5, 0.0], bits)).tolist() == [
+            True,
+            False,
+            True,
+        ]
     assert keys_equal(pa.array(["a", "b"]), pa.array(["a", "c"])).tolist() == [True, False]
 
 

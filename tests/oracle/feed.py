@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+import anabranch as ab
 from tests.oracle import referee
 
 LONG_AGO = 1_700_000_000
@@ -75,3 +76,10 @@ def on_time(batches: list[pa.Table], time: str, lateness: int) -> tuple[pa.Table
         late.append(batch.filter(pa.array([limit is not None and ts < limit for ts in times], pa.bool_())))
         newest = max([ts for ts in (newest, *times) if ts is not None], default=None)
     return pa.concat_tables(kept), pa.concat_tables(late)
+
+
+def run_to_end(query: ab.Query, output: Path) -> ab.Run:
+    """Process what is there into parquet files."""
+    run = query.writeStream.format("parquet").option("path", str(output)).trigger(availableNow=True).start()
+    run.awaitTermination()
+    return run

@@ -30,9 +30,7 @@ class Stream:
     window: int | None = None
 
 
-def join(
-    streams: Mapping[str, Stream], select: Sequence[str] | None = None, where: str | None = None
-) -> pa.Table:
+def join(streams: Mapping[str, Stream], select: Sequence[str] | None = None, where: str | None = None) -> pa.Table:
     """The answer as a table.
 
     `select` and `where` are DuckDB expressions over the streams' names; without `select` every column s.c comes out as
@@ -77,7 +75,7 @@ def difference(actual: pa.Table, expected: pa.Table) -> tuple[pa.Table, pa.Table
 def assert_same_rows(actual: pa.Table, expected: pa.Table) -> None:
     """Fail with a few examples unless both tables hold the same multiset of rows."""
     missing, surplus = difference(actual, expected)
-    assert not len(missing) and not len(surplus), (
+    assert len(missing) == len(surplus) == 0, (
         f"{len(actual)} rows, {len(expected)} expected: "
         f"{len(missing)} missing, such as {missing.slice(0, 3).to_pylist()}; "
         f"{len(surplus)} too many, such as {surplus.slice(0, 3).to_pylist()}"

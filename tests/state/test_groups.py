@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -71,8 +72,8 @@ def test_the_ranges_of_all_processors_partition_the_hash_space(groups: int, data
     ranges = sorted((low, high, p) for p in range(5) for low, high in owned_ranges(placement, p))
     assert ranges[0][0] == 0
     assert ranges[-1][1] == HASH_SPACE - 1
-    assert all(left[1] + 1 == right[0] for left, right in zip(ranges, ranges[1:], strict=False))
-    assert all(left[2] != right[2] for left, right in zip(ranges, ranges[1:], strict=False)), "not joined"
+    assert all(left[1] + 1 == right[0] for left, right in pairwise(ranges))
+    assert all(left[2] != right[2] for left, right in pairwise(ranges)), "not joined"
     assert all(placement[group_of(low, groups)] == placement[group_of(high, groups)] == p for low, high, p in ranges)
 
 

@@ -18,7 +18,9 @@ times = st.none() | st.integers(-(2**60), 2**60)
 @st.composite
 def manifests(draw: st.DrawFn) -> Manifest:
     files = [
-        RunFile(f"{n}.arrow", rows, draw(st.integers(0, 2**40)), draw(st.integers(0, 2**32 - 1)), draw(times), draw(times))
+        RunFile(
+            f"{n}.arrow", rows, draw(st.integers(0, 2**40)), draw(st.integers(0, 2**32 - 1)), draw(times), draw(times)
+        )
         for n, rows in enumerate(draw(st.lists(st.integers(1, 2**40), min_size=1, max_size=4)))
     ]
 

@@ -125,7 +125,7 @@ def test_any_flipped_bit_anywhere_in_the_file_is_found(small: tuple[Path, RunFil
         damaged = bytearray(data)
         damaged[position] ^= 1 << (position * 5 % 8)
         path.write_bytes(damaged)
-        with pytest.raises(CorruptStateError, match="run.arrow is damaged"):
+        with pytest.raises(CorruptStateError, match=r"run.arrow is damaged"):
             read_run(directory, file)
     path.write_bytes(data)
     assert len(read_run(directory, file)) == 2
@@ -147,10 +147,10 @@ def test_a_file_cut_short_or_grown_is_found(small: tuple[Path, RunFile]) -> None
 def test_an_emptied_file_and_a_missing_file_are_named(small: tuple[Path, RunFile]) -> None:
     directory, file = small
     (directory / file.name).write_bytes(b"")
-    with pytest.raises(CorruptStateError, match="run.arrow is empty"):
+    with pytest.raises(CorruptStateError, match=r"run.arrow is empty"):
         read_run(directory, file)
     (directory / file.name).unlink()
-    with pytest.raises(CorruptStateError, match="run.arrow is missing"):
+    with pytest.raises(CorruptStateError, match=r"run.arrow is missing"):
         read_run(directory, file)
 
 
@@ -194,9 +194,7 @@ def test_the_cache_serves_nothing_that_was_not_verified(small: tuple[Path, RunFi
         cache.open(directory / "elsewhere", file)
 
 
-def test_the_cache_forgets_what_is_not_asked_for(
-    small: tuple[Path, RunFile], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_forgets_what_is_not_asked_for(small: tuple[Path, RunFile], monkeypatch: pytest.MonkeyPatch) -> None:
     directory, file = small
     other = write_run(directory, "other.arrow", segment([9]))
     monkeypatch.setattr(run_module, "UNUSED_TASKS", 3)

@@ -57,9 +57,7 @@ class Ledger:
     def compact(self, budget: int) -> int:
         """Compact, and return how many rows were moved."""
         rows, files = self.spine.rows, len(self.runs.written)
-        self.spine = self.spine.compact(
-            budget, self.runs.open, self.runs.write, self.threshold, self.max_span
-        )
+        self.spine = self.spine.compact(budget, self.runs.open, self.runs.write, self.threshold, self.max_span)
         dropped = rows - self.spine.rows
         return dropped + sum(file.rows for file in self.runs.written[files:])
 

@@ -15,11 +15,7 @@ from anabranch.state.store import create_file, encode_document, local_path, read
 from tests.oracle.profiles import examples
 
 json_values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text(st.characters(codec="utf-8")),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
     lambda children: st.lists(children, max_size=3) | st.dictionaries(st.text(max_size=5), children, max_size=3),
     max_leaves=8,
 )
@@ -41,9 +37,10 @@ def test_a_write_that_fails_leaves_the_name_as_it_was(
     def fail(*_: object) -> None:
         raise OSError("disk on fire")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="on fire"):
+    with monkeypatch.context() as patch:
         patch.setattr(os, failing, fail)
-        write_file(tmp_path / "a", b"new")
+        with pytest.raises(OSError, match="on fire"):
+            write_file(tmp_path / "a", b"new")
     assert (tmp_path / "a").read_bytes() == b"old"
     assert all(name.startswith(".") for name in os.listdir(tmp_path) if name != "a")
 
@@ -87,18 +84,19 @@ BODY = {"step": 12, "share": 0.5, "name": "Größe", "none": None, "runs": [["a"
 def test_a_document_with_any_byte_changed_is_refused_or_says_the_same(tmp_path: Path) -> None:
     path = tmp_path / "document.json"
     data = encode_document(BODY)
-    served = 0
+    served, refusals = [], set()
     for position in range(len(data)):
         for flip in (*(1 << bit for bit in range(8)), 0xFF):
             damaged = bytearray(data)
             damaged[position] ^= flip
             path.write_bytes(damaged)
             try:
-                assert read_document(path) == BODY
-                served += 1
+                served.append((position, read_document(path)))
             except CorruptStateError as error:
-                assert str(path) in str(error)
-    assert served <= 9, "only the final newline may be replaced by another blank"
+                refusals.add(str(error).startswith(f"{path} is damaged"))
+    assert refusals == {True}
+    assert all(body == BODY for _, body in served)
+    assert {position for position, _ in served} <= {len(data) - 1}, "only the final newline may be another blank"
 
 
 def test_a_document_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
@@ -106,7 +104,7 @@ def test_a_document_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
     data = encode_document(BODY)
     for length in range(len(data) - 1):
         path.write_bytes(data[:length])
-        with pytest.raises(CorruptStateError, match="document.json"):
+        with pytest.raises(CorruptStateError, match=r"document.json"):
             read_document(path)
 
 
@@ -114,12 +112,12 @@ def test_a_document_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_document_is_refused(tmp_path: Path, text: bytes) -> None:
     path = tmp_path / "document.json"
     path.write_bytes(text)
-    with pytest.raises(CorruptStateError, match="document.json is damaged"):
+    with pytest.raises(CorruptStateError, match=r"document.json is damaged"):
         read_document(path)
 
 
 def test_a_missing_document_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorruptStateError, match="nowhere.json is missing"):
+    with pytest.raises(CorruptStateError, match=r"nowhere.json is missing"):
         read_document(tmp_path / "nowhere.json")
 
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated, Any, NoReturn, ParamSpec
+from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
@@ -27,12 +27,14 @@ REFUSED = 2
 EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 refused (options, file or query), 130 Ctrl-C, 143 terminated."
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and what Spark writes to its log.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document for programs instead of text for people.")]
+AsJson = Annotated[
+    bool, typer.Option("--json", help="Print one JSON document for programs instead of text for people.")
+]
 
 P = ParamSpec("P")
 
 
-class InterruptedRun(Exception):
+class RunInterruptedError(Exception):
     """A run ended by a signal in good order; the message is for the user."""
 
 
@@ -64,7 +66,7 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
         number = signal.SIGINT
     if number is not None:
         how = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
-        detail = f": {error}" if isinstance(error, InterruptedRun) else "; nothing is left running"
+        detail = f": {error}" if isinstance(error, RunInterruptedError) else "; nothing is left running"
         _say(f"{how}{detail}")
         raise typer.Exit(128 + number)
     if isinstance(error, SystemExit):
@@ -100,8 +102,3 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
     """Say what is wrong and end the command."""
     _say(message)
     raise typer.Exit(code)
-
-
-def json_ready(value: Any) -> Any:
-    """For `json.dumps(default=...)`: paths and the like as text."""
-    return str(value)

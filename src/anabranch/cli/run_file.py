@@ -1,4 +1,4 @@
-'''A query in a file: what `anabranch run` reads, TOML or YAML, checked before Spark is started.
+"""A query in a file: what `anabranch run` reads, TOML or YAML, checked before Spark is started.
 
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
@@ -26,7 +26,7 @@
     "spark.driver.memory" = "4g"
 
 Relative paths are meant from the file's own folder. Unknown keys are refused.
-'''
+"""
 
 from __future__ import annotations
 
@@ -41,9 +41,10 @@ import yaml
 from anabranch.cli.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
-from anabranch.observe.numbers import parse_bytes
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
+
+_KEYS = "query checkpoint streams sink trigger processors groups memory quarantine late_rows spark".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,7 @@ class RunFile:
 
 def load(path: Path) -> RunFile:
     """Read and check a run file."""
-    name = path.name
-    top = Table(name, "", _parse(path))
+    top = Table(path.name, "", _parse(path)).only(*_KEYS)
     folder = path.absolute().parent
     query = top.required("query", "the CQL text of the query")
     checkpoint = top.required("checkpoint", "the folder that holds the state, such as checkpoint = 'checkpoint'")
@@ -103,7 +103,7 @@ def load(path: Path) -> RunFile:
     processors = top.number("processors")
     if processors is not None:
         top.check("processors", processors, lambda count: even_placement(groups, count))
-    loaded = RunFile(
+    return RunFile(
         source=path,
         query=query,
         checkpoint=_checked_path(top, "checkpoint", checkpoint, folder),
@@ -112,13 +112,11 @@ def load(path: Path) -> RunFile:
         processing_time=_trigger(top.table("trigger")),
         processors=processors,
         groups=groups,
-        memory=_memory(top),
+        memory=top.size("memory"),
         quarantine=_optional_path(top, "quarantine", folder),
         late_rows=_optional_path(top, "late_rows", folder),
         spark=_spark(top),
     )
-    top.finish()
-    return loaded
 
 
 def _parse(path: Path) -> Any:
@@ -143,12 +141,13 @@ def _parse(path: Path) -> Any:
 
 
 def _stream(name: str, table: Table, folder: Path) -> StreamSource:
+    table.only("format", "path", "schema", "time", "lateness", "options")
     lateness, time = table.text("lateness"), table.text("time")
     if lateness is not None:
         table.check("lateness", lateness, parse_duration)
         if time is None:
             raise table.error("lateness", "needs a time column; name it with time = '...'")
-    source = StreamSource(
+    return StreamSource(
         name=name,
         format=table.required("format", "how Spark reads the stream, such as 'parquet' or 'kafka'"),
         path=_optional_path(table, "path", folder, anywhere=True),
@@ -157,13 +156,12 @@ def _stream(name: str, table: Table, folder: Path) -> StreamSource:
         lateness=lateness,
         options=_options(table),
     )
-    table.finish()
-    return source
 
 
 def _sink(table: Table | None, top: Table, folder: Path) -> SinkTarget:
     if table is None:
         raise top.error("sink", "is missing: where the results go, such as [sink] with path = 'results'")
+    table.only("format", "path", "partition_by", "options")
     target = SinkTarget(
         format=table.text("format") or "parquet",
         path=_optional_path(table, "path", folder, anywhere=True),
@@ -172,7 +170,6 @@ def _sink(table: Table | None, top: Table, folder: Path) -> SinkTarget:
     )
     if target.format == "memory":
         raise table.error("format", "'memory' would be gone when the command ends; use parquet, or console to look")
-    table.finish()
     return target
 
 
@@ -188,8 +185,8 @@ def _options(table: Table) -> dict[str, str]:
 def _trigger(table: Table | None) -> str | None:
     if table is None:
         return None
+    table.only("available_now", "processing_time")
     available_now, pace = table.flag("available_now"), table.text("processing_time")
-    table.finish()
     if pace is not None:
         if available_now:
             raise table.error("available_now", "and processing_time exclude each other; leave one out")
@@ -197,13 +194,6 @@ def _trigger(table: Table | None) -> str | None:
     if available_now is False:
         raise table.error("available_now", "is false, so it needs a pace: processing_time = '5 seconds'")
     return None
-
-
-def _memory(top: Table) -> str | int | None:
-    if not top.has("memory"):
-        return None
-    memory: str | int | None = top._get("memory", (str, int), "a size such as '200m'")
-    return None if memory is None else top.check("memory", memory, parse_bytes)
 
 
 def _spark(top: Table) -> dict[str, str]:

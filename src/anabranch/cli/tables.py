@@ -1,7 +1,7 @@
 """Reading a table of a configuration file key by key, with errors that name the key and what to write instead.
 
-A `Table` remembers which keys were asked for; `finish` refuses the others, suggesting the nearest key that exists.
-Where a key stands is written as in TOML: `streams.orders.lateness`.
+Keys that are not known are refused first, with the nearest known one as a suggestion, because a misspelt key is also a
+missing one. Where a key stands is written as in TOML: `streams.orders.lateness`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from anabranch.errors import AnabranchError, ConfigError, did_you_mean
+from anabranch.observe.numbers import parse_bytes
 
 V = TypeVar("V")
 
@@ -21,7 +22,6 @@ class Table:
         """`where` is the dotted name of the table, empty for the whole file."""
         self._file = file
         self._where = where
-        self._asked: list[str] = []
         if not isinstance(content, Mapping):
             raise self.error(None, f"must be a table of keys and values, not {_kind(content)}")
         self._content = {str(key): value for key, value in content.items()}
@@ -31,30 +31,43 @@ class Table:
         name = ".".join(part for part in (self._where, key) if part)
         return ConfigError(f"{self._file}: {name + ' ' if name else ''}{problem}")
 
+    def only(self, *known: str) -> Table:
+        """The table itself, if it has no other keys than these."""
+        for key in self._content:
+            if key not in known:
+                raise self.error(key, f"is not a key that exists here; {did_you_mean(key, known)}")
+        return self
+
     def has(self, key: str) -> bool:
-        """Whether the key is there; asking makes it a known one."""
-        self._asked.append(key)
+        """Whether the key is there and has a value."""
         return self._content.get(key) is not None
 
     def text(self, key: str) -> str | None:
         """A text, or None if the key is absent."""
-        return self._get(key, str, "a text in quotes")
+        value: str | None = self._get(key, str, "a text in quotes")
+        return value
 
     def required(self, key: str, purpose: str) -> str:
         """A text that has to be there; `purpose` is told if it is not."""
         value = self.text(key)
         if value is None or not value.strip():
-            self.finish(also_known=_REST)
             raise self.error(key, f"is missing: {purpose}")
         return value
 
+    def size(self, key: str) -> str | int | None:
+        """A number of bytes, as a number or as a text with a unit, or None."""
+        value: str | int | None = self._get(key, (str, int), "a size such as '200m'")
+        return None if value is None else self.check(key, value, parse_bytes)
+
     def number(self, key: str) -> int | None:
         """A whole number, or None."""
-        return self._get(key, int, "a whole number")
+        value: int | None = self._get(key, int, "a whole number")
+        return value
 
     def flag(self, key: str) -> bool | None:
         """true or false, or None."""
-        return self._get(key, bool, "true or false")
+        value: bool | None = self._get(key, bool, "true or false")
+        return value
 
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts; a single text will do."""
@@ -77,7 +90,6 @@ class Table:
 
     def tables(self) -> list[tuple[str, Table]]:
         """All values of this table, each a table, by name."""
-        self._asked.extend(self._content)
         return [(name, Table(self._file, self._name(name), value)) for name, value in self._content.items()]
 
     def check(self, key: str, value: V, test: Callable[[V], object]) -> V:
@@ -88,17 +100,10 @@ class Table:
             raise self.error(key, f"is wrong: {error}") from None
         return value
 
-    def finish(self, also_known: tuple[str, ...] = ()) -> None:
-        """Refuse the keys that nobody asked for."""
-        known = {*self._asked, *also_known}
-        for key in self._content:
-            if key not in known:
-                raise self.error(key, f"is not a key that exists here; {did_you_mean(key, known)}")
-
     def _name(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
 
-    def _get(self, key: str, kind: Any, wanted: str) -> Any:
+    def _get(self, key: str, kind: type | tuple[type, ...], wanted: str) -> Any:
         if not self.has(key):
             return None
         value = self._content[key]
@@ -119,13 +124,6 @@ class Table:
             else:
                 raise self.error(key, f"must be a text, a number, true or false, not {_kind(value)}")
         return found
-
-
-# Before a missing key is reported, a misspelt one is: these are asked for later, so they are no misspellings.
-_REST = tuple(
-    """query checkpoint streams sink trigger processors groups memory quarantine late_rows spark
-    format path schema time lateness options partition_by available_now processing_time""".split()
-)
 
 
 def _kind(value: Any) -> str:

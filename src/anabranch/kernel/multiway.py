@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anabranch.kernel.probe import Indices, Ranges, expand, narrow, probe, ranges_to_rows
-from anabranch.state.run import Segment
+from anabranch.state.run import HASH, TS, Segment
 
 # Half of what an int64 holds, twice: sums of a time and a window cannot overflow.
 MAX_TIME = 1 << 60
@@ -182,12 +182,12 @@ def _gather(
         rows = ranges_to_rows(start, stop - start)
         if len(rows) == 0:
             continue
-        tables.append(segment.rows.take(pa.array(rows)))
+        tables.append(_columns(segment).take(pa.array(rows)))
         owners.append(np.repeat(ranges.owner, stop - start))
         if segment.ts is not None:
             times.append(segment.ts[rows])
     new_rows = ranges_to_rows(new.start, new.lengths)
-    tables.append(delta.rows.take(pa.array(new_rows)))
+    tables.append(_columns(delta).take(pa.array(new_rows)))
     new_ts = None if delta.ts is None else delta.ts[new_rows]
     new_offsets = _offsets(new.owner, new.lengths, hashes)
 
@@ -204,6 +204,12 @@ def _gather(
     return Candidates(table, ts, old_offsets, new_offsets + len(owner))
 
 
+def _columns(segment: Segment) -> pa.RecordBatch:
+    """What results and verification need: neither the hash (unless it is all there is) nor the time."""
+    names = [name for name in segment.rows.schema.names if name not in (HASH, TS)]
+    return segment.rows.select(names or [HASH])
+
+
 def _offsets(owner: Indices, lengths: Indices, hashes: int) -> Indices:
     counts = np.bincount(owner, weights=lengths, minlength=hashes).astype(np.int64)
     return np.concatenate([[0], np.cumsum(counts)])
@@ -215,12 +221,18 @@ def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Partial:
-    """Partial combinations: hash number, the chosen row per input so far, t* and the smallest ts + w."""
+    """Partial combinations: hash number, the chosen row per input so far, and, once a timed row is chosen, t* and the
+    smallest ts + w."""
 
     owner: Indices
     rows: dict[int, Indices]
-    newest: NDArray[np.int64]
-    expiry: NDArray[np.int64]
+    span: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+
+    def pick(self, chosen: NDArray[np.int64] | NDArray[np.bool_]) -> _Partial:
+        """Some of the combinations, possibly repeated."""
+        rows = {i: picked[chosen] for i, picked in self.rows.items()}
+        span = None if self.span is None else (self.span[0][chosen], self.span[1][chosen])
+        return _Partial(self.owner[chosen], rows, span)
 
 
 def _enumerate(shape: JoinShape, inputs: Sequence[Candidates], last_new: int) -> Iterator[Matches]:
@@ -232,13 +244,9 @@ def _enumerate(shape: JoinShape, inputs: Sequence[Candidates], last_new: int) ->
         (j for j in range(len(inputs)) if j != last_new),
         key=lambda j: int(inputs[j].old[-1] + (inputs[j].new[-1] - inputs[j].new[0] if j < last_new else 0)),
     )
-    start = _Partial(
-        owner,
-        {},
-        np.full(len(rows), -UNBOUNDED, dtype=np.int64),
-        np.full(len(rows), UNBOUNDED, dtype=np.int64),
+    yield from _extend(
+        shape, inputs, last_new, tuple(order), _choose(shape, inputs, last_new, _Partial(owner, {}), rows)
     )
-    yield from _extend(shape, inputs, last_new, tuple(order), _choose(shape, inputs, last_new, start, rows))
 
 
 def _extend(
@@ -260,13 +268,7 @@ def _extend(
         if j < last_new:
             beyond = offset - (old_stop - old_start)[chosen]
             rows = np.where(beyond >= 0, new_start[chosen] + beyond, rows)
-        taken = _Partial(
-            owner[chosen],
-            {i: picked[chosen] for i, picked in partial.rows.items()},
-            partial.newest[chosen],
-            partial.expiry[chosen],
-        )
-        longer = _choose(shape, inputs, j, taken, rows)
+        longer = _choose(shape, inputs, j, partial.pick(chosen), rows)
         yield from _extend(shape, inputs, last_new, rest, _verified(shape, inputs, last_new, j, longer))
 
 
@@ -274,20 +276,23 @@ def _within(
     shape: JoinShape, part: Candidates, j: int, partial: _Partial, start: Indices, stop: Indices
 ) -> tuple[Indices, Indices]:
     window = shape.windows[j]
-    if window is None or part.ts is None:
+    if window is None or part.ts is None or partial.span is None:
         return start, stop
-    return narrow(part.ts, start, stop, partial.newest - window, partial.expiry)
+    newest, expiry = partial.span
+    return narrow(part.ts, start, stop, newest - window, expiry)
 
 
 def _choose(shape: JoinShape, inputs: Sequence[Candidates], j: int, partial: _Partial, rows: Indices) -> _Partial:
     chosen = {**partial.rows, j: rows}
     window, ts = shape.windows[j], inputs[j].ts
     if window is None or ts is None:
-        return _Partial(partial.owner, chosen, partial.newest, partial.expiry)
-    times = ts[rows]
-    newest = np.maximum(partial.newest, times)
-    expiry = np.minimum(partial.expiry, times + window)
-    return _Partial(partial.owner, chosen, newest, expiry)
+        return _Partial(partial.owner, chosen, partial.span)
+    newest = ts[rows]
+    expiry = newest + window
+    if partial.span is not None:
+        newest = np.maximum(partial.span[0], newest)
+        expiry = np.minimum(partial.span[1], expiry)
+    return _Partial(partial.owner, chosen, (newest, expiry))
 
 
 def _verified(shape: JoinShape, inputs: Sequence[Candidates], i: int, j: int, partial: _Partial) -> _Partial:
@@ -299,10 +304,7 @@ def _verified(shape: JoinShape, inputs: Sequence[Candidates], i: int, j: int, pa
         left = inputs[i].table.column(name).take(pa.array(partial.rows[i]))
         right = inputs[j].table.column(name).take(pa.array(partial.rows[j]))
         equal &= keys_equal(left, right)
-    if equal.all():
-        return partial
-    rows = {k: picked[equal] for k, picked in partial.rows.items()}
-    return _Partial(partial.owner[equal], rows, partial.newest[equal], partial.expiry[equal])
+    return partial if equal.all() else partial.pick(equal)
 
 
 def keys_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:

@@ -43,7 +43,7 @@ def probe(wanted: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> Ranges:
     first = int(np.searchsorted(wanted, hashes[0], side="left"))
     last = int(np.searchsorted(wanted, hashes[-1], side="right"))
     candidates = wanted[first:last]
-    if len(candidates) * 4 > len(hashes):
+    if len(candidates) > len(hashes):
         return _probe_dense(candidates, hashes, first)
     start = np.searchsorted(hashes, candidates, side="left")
     found = np.flatnonzero(hashes[start] == candidates)

@@ -35,7 +35,9 @@ class View(Protocol):
     def __enter__(self) -> View:
         """Begin to show."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Leave the last picture standing."""
 
     def batch(self, batch: BatchSeen) -> None:
@@ -67,7 +69,9 @@ class LiveView:
         self.tick()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Draw the last one and leave it."""
         self.tick()
         self._live.stop()
@@ -78,7 +82,7 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         """Show the newest of each kind below the numbers."""
-        self._events = [known for known in self._events if known.kind != event.kind][-2:] + [event]
+        self._events = [*[known for known in self._events if known.kind != event.kind][-2:], event]
 
     def tick(self) -> None:
         """Draw again with the time that has passed."""
@@ -99,7 +103,9 @@ class PlainView:
         """Nothing to begin."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Nothing to end."""
 
     def batch(self, batch: BatchSeen) -> None:
@@ -139,10 +145,14 @@ def panel(
     story: Story, title: str, elapsed: float, *, memory: int | None = None, events: Iterable[Event] = ()
 ) -> RenderableType:
     """The picture of a run."""
-    told = [Text(f"{event.kind}: {event.reason}", style="yellow", overflow="ellipsis", no_wrap=True) for event in events]
+    told = [
+        Text(f"{event.kind}: {event.reason}", style="yellow", overflow="ellipsis", no_wrap=True) for event in events
+    ]
     body = Group(_numbers(story), Text(), _processors(story, memory), *told)
     clock = f"{elapsed:.0f} s"
-    return Panel(body, title=f"[bold]{title}", title_align="left", subtitle=clock, subtitle_align="right", padding=(0, 1))
+    return Panel(
+        body, title=f"[bold]{title}", title_align="left", subtitle=clock, subtitle_align="right", padding=(0, 1)
+    )
 
 
 def _numbers(story: Story) -> Table:

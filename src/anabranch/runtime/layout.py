@@ -77,6 +77,11 @@ class Layout:
     result_schema: T.StructType
     outputs: tuple[Output, ...] | None
 
+    @property
+    def narrow(self) -> bool:
+        """Whether every packed row has the same small size. Reject notes vary too, but a bad row is rare."""
+        return all(isinstance(slot.type, (*_INJECTIVE, T.DecimalType)) for slot in self.slots)
+
 
 def lay_out(
     spark: SparkSession,

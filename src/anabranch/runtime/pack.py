@@ -18,7 +18,7 @@ from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
 from anabranch.runtime.layout import InputLayout, Layout, Slot, key_expressions, quote
 from anabranch.runtime.processor import REJECT
-from anabranch.state.groups import Placement, group_bits
+from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
@@ -33,11 +33,16 @@ def pack(layout: Layout, frames: dict[str, DataFrame]) -> DataFrame:
 
 
 def processor_of(placement: Placement) -> Column:
-    """The processor of a packed row: the routing table, as a literal of this batch's plan."""
-    bits = group_bits(len(placement))
-    table = f"array({','.join(map(str, placement))})"
+    """The processor of a packed row: the routing table, as a literal of this batch's plan.
+
+    Contiguous blocks are computed; a table of 256 literals would be walked by every rule of Spark's planner.
+    """
+    groups, processors = len(placement), max(placement) + 1
+    bits = group_bits(groups)
     group = f"CAST(shiftrightunsigned({HASH}, {64 - bits}) AS INT)" if bits else "0"
-    return F.expr(f"get({table}, {group})")
+    if placement == even_placement(groups, processors):
+        return F.expr(f"CAST({group} * {processors} DIV {groups} AS INT)")
+    return F.expr(f"get(array({','.join(map(str, placement))}), {group})")
 
 
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:

@@ -34,8 +34,10 @@ from anabranch.state.spine import Slice, Spine
 from anabranch.state.store import Json, encode_document, write_file
 
 REJECT = "reject"
-MERGE_FACTOR = 4
-MIN_MERGE_ROWS = 65_536
+# A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
+# at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
+MERGE_FACTOR = 1.5
+MIN_MERGE_ROWS = 32_768
 
 _cache = RunCache()
 
@@ -249,7 +251,7 @@ class _Attempt:
         if len(delta) == 0:
             return spine
         spine = spine.insert(self._write(delta))
-        budget = max(MIN_MERGE_ROWS, MERGE_FACTOR * len(delta))
+        budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
         return spine.compact(budget, self._open, self._write, threshold, self._plan.max_spans[i])
 
     def _open(self, piece: Slice) -> Segment:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
@@ -38,7 +38,11 @@ from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunCache
 from anabranch.state.store import encode_document, read_document, write_file
 
-ARROW_ROWS = 65_536
+# Rows per Arrow batch on the way to a processor. Spark's limit by bytes measures the batch at every row, which costs
+# more than writing it; a smaller number of rows where they can be wide keeps a batch below Arrow's 2 GiB instead.
+NARROW_ROWS = 65_536
+WIDE_ROWS = 4_096
+NO_BYTE_LIMIT = (1 << 31) - 1
 
 Found = dict[int, tuple[str, Report, Manifest]]
 KEPT_STEPS = 100
@@ -87,6 +91,7 @@ class StepRunner:
         self._sink = sink
         self._events = events
         self._inputs = len(query.inputs)
+        self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
         self._plan = layout.processor
         if isinstance(sink, FileSink) and layout.outputs is None:
             self._plan = replace(layout.processor, parquet=sink.parquet_compression(layout.result_schema))
@@ -94,10 +99,12 @@ class StepRunner:
         self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
         self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+        self._session_ready = False
         self._last = checkpoint.last_step()
         self._manifests = [Manifest.empty(self._inputs)] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
         self._placement = even_placement(settings.groups, settings.processors)
+        self._route = processor_of(self._placement)
         if self._last is not None:
             self._resume(self._last)
 
@@ -105,6 +112,7 @@ class StepRunner:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
         try:
             with self._lock:
+                self._start(packed.sparkSession)
                 self._run(packed, batch_id)
         except BaseException as error:
             self.failure = self._explain_failure(error)
@@ -115,8 +123,17 @@ class StepRunner:
         while self.when_started:
             self.when_started.pop()()
 
-    def _run(self, packed: DataFrame, batch_id: int) -> None:
+    def _start(self, session: SparkSession) -> None:
+        """Settings of the streaming query's own session, made when its first batch arrives."""
+        if self._session_ready:
+            return
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(NO_BYTE_LIMIT))
+        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(self._arrow_rows))
+        self._session_ready = True
         self.started()
+
+    def _run(self, packed: DataFrame, batch_id: int) -> None:
         if not check_batch(self._last, batch_id, self._checkpoint.path):
             self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
@@ -148,9 +165,6 @@ class StepRunner:
         return found
 
     def _processed(self, packed: DataFrame, number: int, directory: Path, staging: Path | None = None) -> DataFrame:
-        session = packed.sparkSession
-        session.conf.set("spark.sql.adaptive.enabled", "false")
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(ARROW_ROWS))
         newest = self._last.newest if self._last else (None,) * self._inputs
         limits = thresholds(self._layout.times, newest)
         tasks = [
@@ -167,7 +181,7 @@ class StepRunner:
             for p, manifest in enumerate(self._manifests)
         ]
         function = _task_function(self._plan, tasks)
-        routed = packed.repartitionById(self._settings.processors, processor_of(self._placement))
+        routed = packed.repartitionById(self._settings.processors, self._route)
         return routed.mapInArrow(function, self._layout.result_schema)
 
     def _collect_reports(self, directory: Path) -> Found:

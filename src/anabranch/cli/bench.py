@@ -1,0 +1,194 @@
+"""`anabranch bench`: the benchmarks, one command each; what they measure is in `anabranch.bench`.
+
+Options mirror the fields of the benchmarks' options. Without `--work` everything happens in a temporary folder that is
+removed; with it the generated input stays and is used again.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from anabranch.bench import flat as flat_benchmark
+from anabranch.bench import throughput as throughput_benchmark
+from anabranch.bench.flat import EXPERIMENTS, FlatOptions
+from anabranch.bench.job import CONTENDERS, SINKS
+from anabranch.bench.throughput import ThroughputOptions
+from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
+
+bench = typer.Typer(
+    rich_markup_mode="markdown", help="Measure Anabranch, beside Spark's own joins and against its own promises."
+)
+
+BENCHMARKS = {
+    "throughput": "rows/s, batch time and memory, beside Spark's own stream-stream joins on the same input",
+    "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
+}
+
+Work = Annotated[
+    Path | None, typer.Option(help="Folder for input and scratch files, kept for the next time; else a temporary one.")
+]
+Processors = Annotated[int, typer.Option(help="Query processors; for Spark's joins, shuffle partitions.", min=1)]
+Cores = Annotated[int, typer.Option(help="Cores that Spark may use.", min=1)]
+DriverMemory = Annotated[str, typer.Option(help="Heap of each JVM.")]
+
+Repeats = Annotated[int, typer.Option(help="Runs of each; the median counts.", min=1)]
+
+
+def _defaults(options: type[ThroughputOptions] | type[FlatOptions]) -> dict[str, Any]:
+    return {field.name: field.default for field in fields(options)}
+
+
+_THROUGHPUT = _defaults(ThroughputOptions)
+_FLAT = _defaults(FlatOptions)
+
+
+@bench.callback(invoke_without_command=True)
+def _bench(
+    context: typer.Context,
+    list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks, one line each.")] = False,
+) -> None:
+    if list_them:
+        width = max(map(len, BENCHMARKS))
+        for name, what in BENCHMARKS.items():
+            print(f"{name.ljust(width)}  {what}")
+    elif context.invoked_subcommand is None:
+        print(context.get_help())
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def throughput(
+    rows: Annotated[int, typer.Option(help="Rows per stream.")] = _THROUGHPUT["rows"],
+    streams: Annotated[int, typer.Option(help="How many streams are joined, 2 to 8.")] = _THROUGHPUT["streams"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _THROUGHPUT["keys"],
+    rows_per_batch: Annotated[int, typer.Option(help="Rows per batch, all streams together.")] = _THROUGHPUT[
+        "rows_per_batch"
+    ],
+    window: Annotated[int | None, typer.Option(help="Window in seconds; unbounded without.")] = None,
+    window_rows: Annotated[int, typer.Option(help="Rows of one stream that a window covers.")] = _THROUGHPUT[
+        "window_rows"
+    ],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")] = _THROUGHPUT["sink"],
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Annotated[int, typer.Option(help="The same seed generates the same input.")] = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Give Spark's joins the checkpoint file manager that Anabranch uses.")
+    ] = False,
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """One input through Anabranch and through Spark's own stream-stream joins.
+
+    Prints total and steady-state rows/s, time per batch, peak memory of the process tree, and how many times better
+    Anabranch is. A result only counts if all contenders find the same number of results, which is checked.
+    """
+    with _folder(work) as folder:
+        options = ThroughputOptions(
+            work=folder,
+            rows=rows,
+            streams=streams,
+            keys=keys,
+            rows_per_batch=rows_per_batch,
+            window=window,
+            window_rows=window_rows,
+            processors=processors,
+            cores=cores,
+            sink=sink,
+            contenders=tuple(contender or CONTENDERS),
+            repeats=repeats,
+            seed=seed,
+            driver_memory=driver_memory,
+            tuned=tuned,
+        )
+        result = throughput_benchmark.run(options, _report)
+    _show(result.to_json() if as_json else throughput_benchmark.table(result))
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def flat(
+    experiment: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(EXPERIMENTS)}; else all.")
+    ] = None,
+    unit: Annotated[int, typer.Option(help="Rows per stream in a measured batch.")] = _FLAT["unit"],
+    asked: Annotated[int, typer.Option(help="Results of each batch in the growth experiments.")] = _FLAT["asked"],
+    hot_unit: Annotated[int, typer.Option(help="Rows per stream and batch of the hot key.")] = _FLAT["hot_unit"],
+    few_results: Annotated[int, typer.Option(help="Results of the usual batch.")] = _FLAT["few_results"],
+    many_results: Annotated[int, typer.Option(help="Results of the hot batch.")] = _FLAT["many_results"],
+    few_groups: Annotated[int, typer.Option(help="Partition groups to compare with.")] = _FLAT["few_groups"],
+    many_groups: Annotated[int, typer.Option(help="Partition groups to compare.")] = _FLAT["many_groups"],
+    repeats: Repeats = _FLAT["repeats"],
+    processors: Processors = _FLAT["processors"],
+    cores: Cores = _FLAT["cores"],
+    driver_memory: DriverMemory = _FLAT["driver_memory"],
+    hot_batch_driver_memory: Annotated[str, typer.Option(help="Heap in the hot batch experiment.")] = _FLAT[
+        "hot_batch_driver_memory"
+    ],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Does cost follow the work of a batch, and not the history behind it?
+
+    Time per batch while state grows tenfold, with many groups against few, and the memory of a batch with a hot key;
+    each as a ratio with a limit. The exit code is 1 if a limit is exceeded.
+    """
+    with _folder(work) as folder:
+        options = FlatOptions(
+            work=folder,
+            experiments=tuple(experiment or EXPERIMENTS),
+            unit=unit,
+            asked=asked,
+            hot_unit=hot_unit,
+            few_results=few_results,
+            many_results=many_results,
+            few_groups=few_groups,
+            many_groups=many_groups,
+            repeats=repeats,
+            processors=processors,
+            cores=cores,
+            driver_memory=driver_memory,
+            hot_batch_driver_memory=hot_batch_driver_memory,
+        )
+        result = flat_benchmark.run(options, _report)
+    _show(result.to_json() if as_json else flat_benchmark.table(result))
+    if not all(finding.within_limit for finding in result.findings):
+        raise typer.Exit(FAILED)
+
+
+@contextmanager
+def _folder(work: Path | None) -> Iterator[Path]:
+    if work is not None:
+        work.mkdir(parents=True, exist_ok=True)
+        yield work
+    else:
+        with tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
+
+
+def _report(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _show(result: str | Table) -> None:
+    if isinstance(result, str):
+        print(result)
+    else:
+        Console().print(result)

@@ -1,0 +1,48 @@
+"""`anabranch inspect CHECKPOINT`: what a checkpoint holds, and whether it is sound. Starts no Spark, writes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from anabranch.cli.failures import FAILED, AsJson, Debug, reported
+from anabranch.cli.survey import survey
+from anabranch.observe.inspection import describe
+
+PLAIN_WIDTH = 160
+
+
+@reported
+def inspect(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint folder of a run.", metavar="CHECKPOINT")],
+    groups: Annotated[bool, typer.Option("--groups", help="Add a line for every partition group.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Compare sizes only; read no state file, count no groups.")
+    ] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Show what a checkpoint holds, and check it for damage.
+
+    Tells what query it belongs to, its committed steps, watermarks and totals, the state of every processor and input
+    (rows, bytes, sorted runs, merges under way), of every partition group with --groups, and sizes on disk. Every file
+    is verified; what is damaged or missing is named, and the exit code is 1. Needs no Spark and only reads, so it may
+    look at the checkpoint of a run that goes on.
+    """
+    found = survey(checkpoint, quick=quick)
+    if as_json:
+        print(json.dumps(found.document(), indent=2))
+    else:
+        console = Console()
+        if not console.is_terminal:
+            console = Console(width=PLAIN_WIDTH)
+        for number, part in enumerate(describe(found, groups=groups)):
+            if number:
+                console.print()
+            console.print(part, highlight=False, soft_wrap=False)
+    if found.damage:
+        raise typer.Exit(FAILED)

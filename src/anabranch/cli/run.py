@@ -1,0 +1,88 @@
+"""`anabranch run FILE`: a query described in one file, so that nobody has to write Python for a first try.
+
+The file is checked before Spark is started; Spark then checks what only it can, the streams' formats and the query's
+types, before any row is read. A run that is stopped leaves its checkpoint, and the same command goes on from there:
+a batch that was under way is computed again, and the output is as if nothing had happened.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+import anabranch
+from anabranch.cli import launch
+from anabranch.cli.embedded import embedded_spark
+from anabranch.cli.failures import AsJson, Debug, RunInterruptedError, reported
+from anabranch.cli.run_file import RunFile, load
+from anabranch.cli.signals import Interrupted
+from anabranch.cli.watch import choose_view, silent_view, watch
+from anabranch.cli.wording import doing, show_plan
+from anabranch.observe.numbers import format_count
+from anabranch.observe.story import Story
+from anabranch.observe.terminal import summary_line
+
+
+@reported
+def run(
+    file: Annotated[Path, typer.Argument(help="The TOML or YAML file that describes the query.", metavar="FILE")],
+    check: Annotated[bool, typer.Option("--check", help="Only check the file and print the plan.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something goes wrong.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Run a continuous query described in a TOML or YAML file.
+
+    The file names the streams (any format that Spark can read), the query in CQL, the sink and the checkpoint;
+    examples/orders.toml shows it. By default a run processes what is there and ends; with a processing time it goes on
+    until Ctrl-C or a termination signal. Either way, the same command goes on where the last run ended.
+    """
+    described = load(file)
+    console = Console(quiet=quiet or as_json)
+    story = Story()
+    view = silent_view(story) if console.quiet else choose_view(story, file.name, described.memory)
+    with ExitStack() as stack:
+        with doing(console, "starting Spark"):
+            spark = stack.enter_context(embedded_spark(described.spark, debug=debug))
+            query = launch.prepare(spark, described)
+        show_plan(console, query)
+        if check:
+            console.print(f"{file}: nothing to object to", highlight=False, soft_wrap=True)
+            return
+        console.print()
+        try:
+            seconds = watch(launch.start(query, described), story, view)
+        except Interrupted:
+            raise RunInterruptedError(_how_to_go_on(file, described, story)) from None
+    console.print(summary_line(story, seconds), highlight=False, soft_wrap=True)
+    if as_json:
+        print(json.dumps(_document(described, story, seconds), indent=2))
+
+
+def _how_to_go_on(file: Path, described: RunFile, story: Story) -> str:
+    return (
+        f"{format_count(story.results)} results from {format_count(story.rows)} rows are out; the checkpoint "
+        f"{described.checkpoint} is kept. To go on from there: anabranch run {file}"
+    )
+
+
+def _document(described: RunFile, story: Story, seconds: float) -> dict[str, Any]:
+    return {
+        "version": anabranch.__version__,
+        "file": str(described.source),
+        "checkpoint": described.checkpoint,
+        "rows": story.rows,
+        "results": story.results,
+        "late": story.late,
+        "quarantined": story.rejected,
+        "seconds": round(seconds, 3),
+        "batches": story.count,
+        "rows_per_second": round(story.rate),
+        "median_batch_seconds": round(story.median_seconds, 3),
+        "peak_state_bytes": story.peak_bytes,
+    }

@@ -1,0 +1,243 @@
+"""Reading a checkpoint without Spark and without disturbing the run that may be using it.
+
+Nothing is locked and nothing is written. A run that goes on commits new steps and removes old files meanwhile, always
+in this order: first the step is committed, then what no retained step needs is removed. So a file that is missing is
+damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts
+again from the newer steps.
+
+Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
+sizes only); damage is collected, not raised, so that one look names all of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from anabranch.errors import CheckpointError, CorruptStateError
+from anabranch.observe.inspection import GroupSeen, InputSeen, Inspection, RunSeen, SpineSeen, StepSeen
+from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
+from anabranch.state.groups import group_counts
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import RunFile, read_run
+from anabranch.state.spine import Slice, Spine
+from anabranch.state.store import Json, read_document
+
+ATTEMPTS = 50
+FOLDERS = ("state", "reports", "steps", "epochs", "spark")
+
+
+class _MovedOnError(Exception):
+    """The run committed a new step while we looked at one that it has given up by now."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """One attempt: what was found so far."""
+
+    checkpoint: Checkpoint
+    damage: list[str] = field(default_factory=list)
+    steps: dict[int, Step] = field(default_factory=dict)
+    manifests: dict[int, list[Manifest]] = field(default_factory=dict)
+
+    def found(self, error: CorruptStateError, step: int | None = None) -> None:
+        """Note damage, unless it belongs to a step that is no longer retained."""
+        if step is not None and step not in self.checkpoint.steps()[-RETAINED_STEPS:]:
+            raise _MovedOnError
+        # What follows tells the user of a run what to do; here only the finding counts.
+        text = str(error).partition(". The run stopped")[0]
+        if text not in self.damage:
+            self.damage.append(text)
+
+
+def survey(path: Path, *, quick: bool = False) -> Inspection:
+    """What the checkpoint at `path` holds."""
+    checkpoint = Checkpoint(path)
+    if not checkpoint.exists():
+        raise CheckpointError(f"{path} is not a checkpoint of Anabranch: it has no anabranch.json")
+    for _ in range(ATTEMPTS):
+        try:
+            return _look(_Look(checkpoint), quick)
+        except _MovedOnError:
+            continue
+    raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
+
+
+def _look(look: _Look, quick: bool) -> Inspection:
+    identity = _identity(look)
+    run = _newest_run(look)
+    _read_steps(look)
+    newest = max(look.manifests, default=None)
+    groups = _verify(look, newest, quick)
+    manifests = look.manifests[newest] if newest is not None else []
+    inputs = _inputs(identity, look.steps.get(newest) if newest is not None else None)
+    return Inspection(
+        path=str(look.checkpoint.path),
+        identity=identity,
+        run=run,
+        steps=tuple(
+            StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
+        ),
+        results=look.steps[newest].totals.get("results", 0) if newest is not None else 0,
+        inputs=inputs,
+        spines=tuple(
+            _spine(processor, entry.alias, spine)
+            for processor, manifest in enumerate(manifests)
+            for entry, spine in zip(inputs, manifest.spines, strict=True)
+        ),
+        groups=groups,
+        disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
+        unreferenced=tuple(_unreferenced(look)),
+        verified=not quick,
+        damage=tuple(look.damage),
+    )
+
+
+def _identity(look: _Look) -> Json:
+    try:
+        return look.checkpoint.identity()
+    except CorruptStateError as error:
+        look.found(error)
+        return {}
+
+
+def _newest_run(look: _Look) -> RunSeen | None:
+    """The run that took the checkpoint last, and whether its driver is still there."""
+    for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
+        try:
+            body = read_document(path)
+        except CorruptStateError as error:
+            if path.exists():
+                look.found(error)
+            continue
+        return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
+    return None
+
+
+def _is_alive(body: Json) -> bool | None:
+    """None for a driver on another machine. Asking for its lock would be exact, but might get in a new run's way."""
+    if body["host"] != os.uname().nodename:
+        return None
+    try:
+        return bool(psutil.Process(body["pid"]).create_time() <= body["time"])
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _read_steps(look: _Look) -> None:
+    for number in look.checkpoint.steps()[-RETAINED_STEPS:]:
+        try:
+            step = look.checkpoint.read_step(number)
+            look.steps[number] = step
+            look.manifests[number] = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+        except CorruptStateError as error:
+            look.found(error, number)
+
+
+def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
+    """Check every file that a retained step names; count the groups of the newest one on the way."""
+    step = look.steps[newest] if newest is not None else None
+    rows: NDArray[np.int64] = np.zeros(len(step.placement) if step else 0, np.int64)
+    sizes: NDArray[np.float64] = np.zeros(len(rows))
+    wanted = _slices_by_file(look.manifests[newest]) if newest is not None else {}
+    checked: set[tuple[str, int]] = set()
+    for number, manifests in sorted(look.manifests.items(), reverse=True):
+        for file in (file for manifest in manifests for file in manifest.files().values()):
+            if (file.name, file.crc) in checked:
+                continue
+            checked.add((file.name, file.crc))
+            try:
+                hashes = _checked_hashes(look.checkpoint.state, file, quick)
+            except CorruptStateError as error:
+                look.found(error, number)
+                continue
+            for piece in wanted.get(file.name, []) if hashes is not None and number == newest else []:
+                counts = group_counts(hashes[piece.start : piece.stop], len(rows))
+                rows += counts
+                sizes += counts * (file.bytes / max(file.rows, 1))
+    if quick or step is None:
+        return ()
+    return tuple(
+        GroupSeen(group, processor, int(rows[group]), round(float(sizes[group])))
+        for group, processor in enumerate(step.placement)
+    )
+
+
+def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
+    """The hashes of a whole and undamaged file, or None if only its size was looked at."""
+    if not quick:
+        return read_run(state, file).hashes
+    path = state / file.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise CorruptStateError(f"state file {path} is missing") from None
+    if size != file.bytes:
+        raise CorruptStateError(f"state file {path} is {size} bytes long instead of {file.bytes}")
+    return None
+
+
+def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[Slice]]:
+    found: dict[str, list[Slice]] = defaultdict(list)
+    for manifest in manifests:
+        for spine in manifest.spines:
+            for piece in spine.slices():
+                found[piece.file.name].append(piece)
+    return found
+
+
+def _inputs(identity: Json, step: Step | None) -> tuple[InputSeen, ...]:
+    query = identity.get("query", {})
+    described = query.get("inputs", {})
+    count = len(step.newest) if step else len(described)
+    aliases = query.get("input order") or [f"input {number}" for number in range(count)]
+
+    def total(name: str, number: int) -> int:
+        counts = step.totals.get(name, []) if step else []
+        return counts[number] if number < len(counts) else 0
+
+    return tuple(
+        InputSeen(
+            alias=alias,
+            stream=described.get(alias, {}).get("stream", "unknown"),
+            window=described.get(alias, {}).get("window (us)"),
+            lateness=described.get(alias, {}).get("lateness (us)"),
+            newest=step.newest[number] if step else None,
+            received=total("received", number),
+            late=total("late", number),
+            rejected=total("rejected", number),
+        )
+        for number, alias in enumerate(aliases)
+    )
+
+
+def _spine(processor: int, alias: str, spine: Spine) -> SpineSeen:
+    files = {piece.file.name for piece in spine.slices()}
+    return SpineSeen(processor, alias, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+
+
+def _unreferenced(look: _Look) -> Iterator[str]:
+    named = {name for manifests in look.manifests.values() for manifest in manifests for name in manifest.files()}
+    state = look.checkpoint.state
+    if state.is_dir():
+        yield from sorted(entry.name for entry in os.scandir(state) if entry.name not in named)
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below; those that vanish meanwhile count as nothing."""
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(directory, name)).st_size
+            except FileNotFoundError:
+                continue
+    return total

@@ -1,0 +1,77 @@
+"""A run, followed to its end: progress is polled a few times a second and told to a view.
+
+Polled, because the main thread has to be where a signal can reach it: asleep, and not inside a call to the JVM.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console
+
+from anabranch.api.run import Run
+from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.story import Story, batch_seen
+from anabranch.observe.terminal import LiveView, PlainView, View
+
+POLL_SECONDS = 0.2
+
+
+def choose_view(story: Story, title: str, memory: str | int | None = None) -> View:
+    """The panel if somebody watches, else a line per batch on stdout."""
+    console = Console()
+    if console.is_terminal and not console.is_dumb_terminal:
+        return LiveView(console, story, title, None if memory is None else parse_bytes(memory))
+    return PlainView(_print_line, story)
+
+
+def silent_view(story: Story) -> View:
+    """Nothing is shown."""
+    return PlainView(lambda line: None, story)
+
+
+def watch(run: Run, story: Story, view: View) -> float:
+    """Wait for the end of the run; its error is raised here. Returns the seconds it took."""
+    started = time.monotonic()
+    told = 0
+    with view:
+        active = True
+        while active:
+            # Asked before the look, so that what happens between the two is seen in a last look.
+            active = run.isActive
+            told = _tell_events(run, told, view)
+            for progress in _new_progress(run, story):
+                batch = batch_seen(progress)
+                if batch is not None and story.add(batch):
+                    view.batch(batch)
+            view.tick()
+            if active:
+                time.sleep(POLL_SECONDS)
+    run.awaitTermination()
+    return time.monotonic() - started
+
+
+def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
+    """What is new since the last look; normally one report, more if batches are faster than we look."""
+    newest = run.lastProgress
+    if newest is None:
+        return
+    known = story.last.number if story.last is not None else -1
+    if newest["batchId"] > known + 1:
+        yield from (progress for progress in run.recentProgress if progress["batchId"] > known)
+    else:
+        yield newest
+
+
+def _tell_events(run: Run, told: int, view: View) -> int:
+    events = run.events
+    for event in events[told:]:
+        view.event(event)
+    return len(events)
+
+
+def _print_line(line: str) -> None:
+    print(line, file=sys.stdout, flush=True)

@@ -1,0 +1,53 @@
+"""What is shown before a run: the query's text, the plan with long lines folded, what the command is doing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.syntax import Syntax
+from rich.text import Text
+
+from anabranch.api.query import Query
+
+
+def show_query(console: Console, text: str) -> None:
+    """Print CQL; with colours on a terminal."""
+    body = textwrap.dedent(text).strip()
+    console.print(Syntax(body, "sql", theme="ansi_dark", background_color="default") if console.is_terminal else body)
+
+
+def show_plan(console: Console, query: Query) -> None:
+    """Print the plan, folded to the width of a terminal."""
+    plan = query._explained()
+    for line in fold(plan, console.width) if console.is_terminal else plan.splitlines():
+        console.print(Text(line, style="dim"), soft_wrap=True)
+
+
+@contextmanager
+def doing(console: Console, what: str) -> Iterator[None]:
+    """Say what is going on while it takes time: a line that disappears, or a plain one where nobody watches."""
+    if console.is_terminal:
+        with console.status(what):
+            yield
+    else:
+        console.print(f"{what} ...", highlight=False, soft_wrap=True)
+        yield
+
+
+def fold(plan: str, width: int) -> list[str]:
+    """The plan's lines, the long ones broken at spaces and continued below their own beginning."""
+    folded = []
+    for line in plan.splitlines():
+        depth = len(line) - len(line.lstrip(" +-"))
+        folded += textwrap.wrap(
+            line,
+            width,
+            subsequent_indent=" " * (depth + 2),
+            drop_whitespace=True,
+            break_long_words=False,
+            break_on_hyphens=False,
+        ) or [""]
+    return folded

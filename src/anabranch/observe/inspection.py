@@ -1,0 +1,253 @@
+"""What `anabranch inspect` found in a checkpoint, as values, and as text for people.
+
+The values are plain, so that `--json` is these very fields. Times are microseconds since the epoch, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from anabranch.observe.numbers import format_bytes, format_count
+from anabranch.observe.terminal import bar
+
+NAMED_FILES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeen:
+    """A committed step that the checkpoint retains."""
+
+    number: int
+    batch: int
+    epoch: int
+    processors: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """The run that took the checkpoint last; `alive` is None if that cannot be known from here."""
+
+    epoch: int
+    pid: int
+    host: str
+    since: float
+    alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class InputSeen:
+    """A join input, with what it has received since the beginning."""
+
+    alias: str
+    stream: str
+    window: int | None
+    lateness: int | None
+    newest: int | None
+    received: int
+    late: int
+    rejected: int
+
+    @property
+    def watermark(self) -> int | None:
+        """Rows older than this are late from now on, if the window of another input can expire."""
+        if self.window is None or self.lateness is None or self.newest is None:
+            return None
+        return self.newest - self.lateness
+
+
+@dataclass(frozen=True, slots=True)
+class SpineSeen:
+    """The active state of one input on one processor."""
+
+    processor: int
+    input: str
+    rows: int
+    bytes: int
+    runs: int
+    merges: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeen:
+    """A partition group: where it is and what it holds, all inputs together."""
+
+    group: int
+    processor: int
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A checkpoint at one moment. State, inputs and groups are those of the newest readable step."""
+
+    path: str
+    identity: dict[str, Any]
+    run: RunSeen | None
+    steps: tuple[StepSeen, ...]
+    results: int
+    inputs: tuple[InputSeen, ...]
+    spines: tuple[SpineSeen, ...]
+    groups: tuple[GroupSeen, ...]
+    disk: dict[str, int]
+    unreferenced: tuple[str, ...]
+    verified: bool
+    damage: tuple[str, ...]
+
+    def document(self) -> dict[str, Any]:
+        """Everything, for `json.dumps`."""
+        fields = asdict(self)
+        for values, entry in zip(fields["inputs"], self.inputs, strict=True):
+            values["watermark"] = entry.watermark
+        return fields
+
+
+def describe(found: Inspection, *, groups: bool = False) -> Iterator[RenderableType]:
+    """The parts to print, one below the other; `groups` adds a line per partition group."""
+    yield _facts(found)
+    if found.inputs:
+        yield _inputs(found.inputs)
+    if found.spines:
+        yield _state(found.spines)
+    if found.groups:
+        yield from _groups(found.groups, all_of_them=groups)
+    yield _disk(found)
+    yield _verdict(found)
+
+
+def _facts(found: Inspection) -> Table:
+    facts = Table.grid(padding=(0, 2))
+    facts.add_column(style="dim", no_wrap=True)
+    facts.add_column(overflow="fold")
+    facts.add_row("checkpoint", found.path)
+    identity = found.identity
+    engine, groups = identity.get("engine version", "unknown"), identity.get("groups", "?")
+    facts.add_row("made by", f"Anabranch {engine}, {groups} groups, time zone {identity.get('session time zone', '?')}")
+    facts.add_row("last run", _run(found.run))
+    for number, step in enumerate(reversed(found.steps)):
+        label = "steps" if number == 0 else ""
+        plural = "processor" if step.processors == 1 else "processors"
+        facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
+    if not found.steps:
+        facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
+    facts.add_row("results", f"{format_count(found.results)} since the beginning")
+    return facts
+
+
+def _run(run: RunSeen | None) -> str:
+    if run is None:
+        return "none"
+    state = {True: "alive", False: "ended", None: "on another machine"}[run.alive]
+    return f"epoch {run.epoch}, process {run.pid} on {run.host}, since {_clock(run.since)}, {state}"
+
+
+def _inputs(inputs: Iterable[InputSeen]) -> Table:
+    table = _table("input", "stream", "window", "lateness", "newest event", "watermark", "received", "late", "rejected")
+    for entry in inputs:
+        table.add_row(
+            entry.alias,
+            entry.stream,
+            _span(entry.window, "unbounded"),
+            _span(entry.lateness, "never"),
+            _moment(entry.newest),
+            _moment(entry.watermark),
+            format_count(entry.received),
+            format_count(entry.late),
+            format_count(entry.rejected),
+        )
+    return table
+
+
+def _state(spines: Iterable[SpineSeen]) -> Table:
+    table = _table("processor", "input", "rows", "bytes", "runs", "merges", "files", left=2)
+    entries = list(spines)
+    before: int | None = None
+    for entry in entries:
+        table.add_row(
+            str(entry.processor) if entry.processor != before else "",
+            entry.input,
+            *_counts(entry.rows, entry.bytes),
+            str(entry.runs),
+            str(entry.merges),
+            str(entry.files),
+        )
+        before = entry.processor
+    table.add_section()
+    rows, size = sum(entry.rows for entry in entries), sum(entry.bytes for entry in entries)
+    table.add_row("all", "", *_counts(rows, size), "", "", str(sum(entry.files for entry in entries)))
+    return table
+
+
+def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
+    rows = sorted(entry.rows for entry in groups)
+    filled = sum(count > 0 for count in rows)
+    middle, greatest = rows[len(rows) // 2], max(groups, key=lambda entry: entry.rows)
+    yield Text(
+        f"{len(groups)} partition groups, {filled} with state; rows per group: {format_count(rows[0])} at least, "
+        f"{format_count(middle)} in the middle, {format_count(greatest.rows)} at most (group {greatest.group})"
+    )
+    if not all_of_them:
+        return
+    table = _table("group", "processor", "rows", "bytes", "", left=0)
+    for entry in groups:
+        share = bar(entry.rows / max(greatest.rows, 1), 24)
+        table.add_row(str(entry.group), str(entry.processor), *_counts(entry.rows, entry.bytes), Text(share, "blue"))
+    yield table
+
+
+def _disk(found: Inspection) -> Text:
+    parts = [f"{name} {format_bytes(size)}" for name, size in found.disk.items()]
+    text = Text(f"on disk: {format_bytes(sum(found.disk.values()))} ({', '.join(parts)})")
+    if found.unreferenced:
+        names = ", ".join(found.unreferenced[:NAMED_FILES])
+        more = len(found.unreferenced) - NAMED_FILES
+        active = found.run is not None and found.run.alive
+        why = "the step under way" if active else "a step that was never committed; the next run removes them"
+        text.append(f"\n{len(found.unreferenced)} state files that no retained step names, from {why}: {names}")
+        text.append(f" and {more} more" if more > 0 else "")
+    return text
+
+
+def _verdict(found: Inspection) -> Text:
+    if found.damage:
+        lines = "\n".join(f"  {problem}" for problem in found.damage)
+        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}", style="bold red")
+    checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
+    return Text(f"sound: {checked}", style="green")
+
+
+def _table(*headings: str, left: int = 2) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
+    return table
+
+
+def _counts(rows: int, size: int) -> tuple[str, str]:
+    return format_count(rows), format_bytes(size)
+
+
+def _span(micros: int | None, absent: str) -> str:
+    return absent if micros is None else f"{micros / 1_000_000:g} s"
+
+
+def _moment(micros: int | None) -> str:
+    """Event time is anything from real time to a counter, so what is not near our time is shown as it is."""
+    if micros is None:
+        return "-"
+    if not 0 <= micros < 4_102_444_800_000_000:
+        return f"{micros} us"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _clock(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,87 @@
+"""A checkpoint made through the state API, as a run would leave it, without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.runtime.checkpoint import Checkpoint, Step
+from anabranch.runtime.processor import Report
+from anabranch.state.groups import even_placement, owned_ranges
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import Segment, write_run
+from anabranch.state.spine import Spine
+from anabranch.state.store import encode_document, write_file
+
+GROUPS = 16
+ROWS = 200
+ALIASES = ("o", "p")
+IDENTITY = {
+    "engine version": "0.1",
+    "groups": GROUPS,
+    "session time zone": "UTC",
+    "query": {
+        "inputs": {
+            "o": {"stream": "orders", "window (us)": 60_000_000, "lateness (us)": 10_000_000},
+            "p": {"stream": "payments", "window (us)": None, "lateness (us)": None},
+        },
+        "input order": list(ALIASES),
+    },
+}
+NEWEST = 1_767_258_000_000_000
+
+
+class Fabricated:
+    """A checkpoint under construction: every step adds a run to each input of each processor."""
+
+    def __init__(self, path: Path, processors: int = 2) -> None:
+        self.checkpoint = Checkpoint(path)
+        self.checkpoint.take(IDENTITY)
+        self.placement = even_placement(GROUPS, processors)
+        self.manifests = [Manifest.empty(len(ALIASES))] * processors
+        self.last: Step | None = None
+        self.retained: dict[int, list[Manifest]] = {}
+
+    def add_step(self) -> Step:
+        number = self.last.number + 1 if self.last else 1
+        directory = self.checkpoint.prepare_step(number)
+        names = []
+        for processor, manifest in enumerate(self.manifests):
+            grown = Manifest(
+                tuple(self._insert(spine, number, processor, i) for i, spine in enumerate(manifest.spines))
+            )
+            self.manifests[processor] = grown
+            none = [0] * len(ALIASES)
+            report = Report(processor, [ROWS] * 2, none, none, 7, [NEWEST, None], grown.rows, grown.bytes, 1.0)
+            names.append(f"{number:010d}-{processor:04d}.json")
+            body = {"report": asdict(report), "manifest": grown.to_json()}
+            write_file(directory / names[-1], encode_document(body))
+        rows = ROWS * number * len(self.manifests)
+        step = self.checkpoint.next_step(
+            self.last,
+            batch_id=number - 1,
+            placement=self.placement,
+            reports=tuple(names),
+            newest=(NEWEST, None),
+            totals={"results": 14 * number, "received": [rows, rows], "late": [3, 0], "rejected": [0, 1]},
+        )
+        self.checkpoint.commit(step)
+        self.last = step
+        self.retained[number] = list(self.manifests)
+        self.checkpoint.remove_unreferenced(self.retained)
+        return step
+
+    def merge_all(self) -> None:
+        """Rewrite every spine as one run, so that the next steps give up all files that exist now."""
+        for processor, manifest in enumerate(self.manifests):
+            self.manifests[processor] = Manifest(tuple(Spine() for _ in manifest.spines))
+
+    def _insert(self, spine: Spine, step: int, processor: int, number: int) -> Spine:
+        rng = np.random.default_rng([step, processor, number])
+        first, last = owned_ranges(self.placement, processor)[0]
+        hashes = np.sort(rng.integers(first, last, ROWS, dtype=np.uint64, endpoint=True))
+        rows = pa.record_batch({"hash": pa.array(hashes), "v": pa.array(np.arange(ROWS))})
+        return spine.insert(write_run(self.checkpoint.state, f"{step}-{processor}-{number}.arrow", Segment.of(rows)))

@@ -1,0 +1,191 @@
+"""`anabranch inspect`, on checkpoints made without Spark."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from anabranch.cli import survey as surveying
+from anabranch.cli.main import app
+from anabranch.cli.survey import survey
+from anabranch.errors import CorruptStateError
+from anabranch.state.run import RunFile, Segment, read_run
+from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
+
+run = CliRunner().invoke
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Fabricated:
+    fabricated = Fabricated(tmp_path / "checkpoint")
+    for _ in range(3):
+        fabricated.add_step()
+    return fabricated
+
+
+def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -> None:
+    shown = run(app, ["inspect", str(made.checkpoint.path)])
+
+    assert shown.exit_code == 0
+    assert "sound: every file is there and its checksum matches" in shown.stdout
+    assert "step 3: batch 2, epoch 1, 2 processors" in shown.stdout
+    assert "42 since the beginning" in shown.stdout
+
+
+def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> None:
+    shown = run(app, ["inspect", "--json", str(made.checkpoint.path)])
+
+    found = json.loads(shown.stdout)
+    assert [step["number"] for step in found["steps"]] == [2, 3]
+    assert [(spine["processor"], spine["input"]) for spine in found["spines"]] == [
+        (0, "o"),
+        (0, "p"),
+        (1, "o"),
+        (1, "p"),
+    ]
+    assert all(spine["rows"] == 3 * ROWS and spine["runs"] == 3 for spine in found["spines"])
+    assert sum(group["rows"] for group in found["groups"]) == 4 * 3 * ROWS
+    assert [group["processor"] for group in found["groups"]] == [0] * (GROUPS // 2) + [1] * (GROUPS // 2)
+    orders, payments = found["inputs"]
+    assert (orders["newest"], orders["watermark"], orders["late"]) == (NEWEST, NEWEST - 10_000_000, 3)
+    assert (payments["newest"], payments["watermark"], payments["rejected"]) == (None, None, 1)
+    assert found["disk"]["state"] == sum(spine["bytes"] for spine in found["spines"])
+    assert found["run"]["alive"] is True
+    assert found["damage"] == []
+    assert found["unreferenced"] == []
+
+
+def test_bytes_of_groups_add_up_to_the_bytes_of_the_state(made: Fabricated) -> None:
+    found = survey(made.checkpoint.path)
+
+    assert sum(group.bytes for group in found.groups) == pytest.approx(sum(s.bytes for s in found.spines), abs=GROUPS)
+
+
+def test_every_group_has_a_line_of_its_own_if_asked_for(made: Fabricated) -> None:
+    shown = run(app, ["inspect", "--groups", str(made.checkpoint.path)])
+
+    assert sum("█" in line or "▌" in line for line in shown.stdout.splitlines()) == GROUPS
+
+
+@pytest.mark.parametrize("options", [[], ["--quick"]])
+def test_a_missing_state_file_is_named_and_exits_with_one(made: Fabricated, options: list[str]) -> None:
+    (made.checkpoint.state / "2-1-0.arrow").unlink()
+
+    shown = run(app, ["inspect", str(made.checkpoint.path), *options], env={"COLUMNS": "200"})
+
+    assert shown.exit_code == 1
+    assert "DAMAGED, 1 problem(s)" in shown.stdout
+    assert "2-1-0.arrow is missing" in shown.stdout.replace("\n", "")
+
+
+def test_a_flipped_bit_is_named_with_all_other_damage(made: Fabricated) -> None:
+    path = made.checkpoint.state / "1-0-1.arrow"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    (made.checkpoint.state / "3-0-0.arrow").write_bytes(b"")
+
+    found = survey(made.checkpoint.path)
+
+    assert len(found.damage) == 2
+    assert any("1-0-1.arrow is damaged" in problem for problem in found.damage)
+    assert any("3-0-0.arrow is empty" in problem for problem in found.damage)
+
+
+@pytest.mark.parametrize("document", ["anabranch.json", "steps/0000000003.json", "reports/0000000003/*-0001.json"])
+def test_a_damaged_document_is_named_and_the_rest_is_still_shown(made: Fabricated, document: str) -> None:
+    path = next(made.checkpoint.path.glob(document))
+    path.write_bytes(path.read_bytes().replace(b"1", b"2"))
+
+    found = survey(made.checkpoint.path)
+
+    assert len(found.damage) == 1
+    assert path.name in found.damage[0]
+    assert found.spines
+
+
+def test_files_that_no_step_names_are_listed(made: Fabricated) -> None:
+    (made.checkpoint.state / "stray.arrow").write_bytes(b"x")
+
+    found = survey(made.checkpoint.path)
+
+    assert found.unreferenced == ("stray.arrow",)
+    assert not found.damage
+
+
+def test_a_checkpoint_without_steps_is_fine(tmp_path: Path) -> None:
+    Fabricated(tmp_path)
+
+    shown = run(app, ["inspect", str(tmp_path)])
+
+    assert shown.exit_code == 0
+    assert "none committed yet" in shown.stdout
+
+
+def test_files_that_vanish_because_the_run_goes_on_are_no_damage(
+    made: Fabricated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between our listing and our reading the run commits steps and removes everything we were about to read."""
+    looks: list[str] = []
+
+    def read_late(directory: Path, file: RunFile) -> Segment:
+        if not looks:
+            made.merge_all()
+            made.add_step()
+            made.add_step()
+        looks.append(file.name)
+        return read_run(directory, file)
+
+    monkeypatch.setattr(surveying, "read_run", read_late)
+
+    found = survey(made.checkpoint.path)
+
+    assert not found.damage
+    assert [step.number for step in found.steps] == [4, 5]
+
+
+def test_a_run_that_always_moves_on_is_said_to_be_too_fast(made: Fabricated, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_too_late(directory: Path, file: RunFile) -> Segment:
+        made.merge_all()
+        made.add_step()
+        made.add_step()
+        raise CorruptStateError("gone")
+
+    monkeypatch.setattr(surveying, "read_run", read_too_late)
+    monkeypatch.setattr(surveying, "ATTEMPTS", 3)
+
+    shown = run(app, ["inspect", str(made.checkpoint.path)])
+
+    assert shown.exit_code == 1
+    assert "moves on faster" in shown.stderr
+
+
+def test_a_folder_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
+    shown = run(app, ["inspect", str(tmp_path)])
+
+    assert shown.exit_code == 1
+    assert shown.stderr.count("\n") == 1
+    assert "is not a checkpoint of Anabranch" in shown.stderr
+
+
+def test_inspecting_changes_nothing_and_starts_no_jvm(made: Fabricated) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        stats = {str(path): path.stat() for path in made.checkpoint.path.rglob("*")}
+        return {path: (stat.st_mtime_ns, stat.st_size) for path, stat in stats.items()}
+
+    before = state()
+    shown = subprocess.run(
+        [sys.executable, "-m", "anabranch.cli.main", "inspect", str(made.checkpoint.path), "--json"],
+        env={"PATH": "", "JAVA_HOME": "/nowhere"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert shown.returncode == 0, shown.stderr
+    assert state() == before
