@@ -114,13 +114,17 @@ def duckdb(join: Join) -> Answer:
     return Counter(zip(*(column.to_pylist() for column in answer.columns), strict=True))
 
 
-def collect(shape: JoinShape, chunks: Iterable[Matches]) -> Answer:
+def collect(join: Join, shape: JoinShape, chunks: Iterable[Matches]) -> Answer:
     """The kernel's answer; on the way, chunks and gathered tables must keep to their sizes."""
     found: Answer = Counter()
     for matches in chunks:
         assert 0 < len(matches) <= shape.chunk_rows
         gathered = sum(table.num_rows for table in matches.tables)
-        hashes = {h for table in matches.tables for h in table.column("hash").to_pylist()}
+        hashes = {
+            join.hash(join.rows[i][n].key)
+            for i, table in enumerate(matches.tables)
+            for n in table.column("id").to_pylist()
+        }
         assert gathered <= shape.gather_rows or len(hashes) == 1
         ids = [
             table.column("id").to_numpy()[rows].tolist()

@@ -88,7 +88,7 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
             deltas = [join.segment(i, arrives, setting.seed + batch) for i in range(len(join.windows))]
             spines = [spine.purge(t) for spine, t in zip(manifest.spines, thresholds, strict=True)]
             old = [[runs.open(piece) for piece in spine.slices()] for spine in spines]
-            answer += collect(shape, join_deltas(shape, old, deltas))
+            answer += collect(join, shape, join_deltas(shape, old, deltas))
             for i, delta in enumerate(deltas):
                 if len(delta):
                     inserted += len(delta)

@@ -39,7 +39,7 @@ def by_kernel(join: Join, seed: int | None = None, **limits: int) -> Counter:
         lots = [join.segment(i, lambda row, lot=lot: row.lot == lot, seed) for lot in range(OLD_LOTS + 1)]
         old.append([lot for lot in lots[:-1] if len(lot)])
         deltas.append(lots[-1])
-    return collect(shape, join_deltas(shape, old, deltas))
+    return collect(join, shape, join_deltas(shape, old, deltas))
 
 
 @examples(150)
@@ -160,3 +160,16 @@ def test_state_of_a_hot_key_is_gathered_once_per_batch_and_other_keys_in_blocks(
     results, gathered = run_hot_key((None, None), [[], [state]], [arriving, nothing], gather_rows=10)
     assert results == 88
     assert gathered == 51
+
+
+def test_keys_that_some_input_lacks_are_not_gathered() -> None:
+    arriving, nothing = segment(range(100), id=range(100)), segment([], id=pa.array([], pa.int64()))
+    state = segment([*range(50, 60), 59], id=range(11))
+    other = segment(range(59, 200), id=range(141))
+    assert run_hot_key((None,) * 3, [[], [state], [other]], [arriving, nothing, nothing]) == (2, 4)
+
+
+@pytest.mark.parametrize(("gather_rows", "gathered"), [(8, 8), (9, 8), (10, 10)])
+def test_blocks_of_keys_keep_to_the_number_of_rows_to_gather(gather_rows: int, gathered: int) -> None:
+    arriving, nothing = segment(range(20), id=range(20)), segment([], id=pa.array([], pa.int64()))
+    assert run_hot_key((None, None), [[], [arriving]], [arriving, nothing], gather_rows=gather_rows) == (20, gathered)

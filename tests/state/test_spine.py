@@ -182,6 +182,23 @@ def test_merged_runs_lie_in_as_few_files_as_the_budget_allows() -> None:
         assert len(only) <= 2 * 640 / 80
 
 
+def test_a_merge_reads_across_the_slices_of_its_sources() -> None:
+    runs = MemoryRuns()
+
+    def in_small_slices(first: int) -> SortedRun:
+        files = [runs.write(segment([n, n + 2], id=[n, n + 2])) for n in range(first, 80, 4)]
+        return tuple(Slice(file, 0, 2) for file in files)
+
+    spine = Spine(runs=(in_small_slices(0), in_small_slices(1)))
+    with small_constants(smallest_tier=100):
+        in_steps = spine
+        while len(in_steps.runs) != 1:
+            in_steps = in_steps.compact(16, runs.open, runs.write)
+        assert [piece.rows for piece in in_steps.slices()] == [16] * 5
+        (whole,) = spine.compact(EVERYTHING, runs.open, runs.write).slices()
+    assert runs.open(whole).hashes.tolist() == list(range(80))
+
+
 def arrivals(n: int, spread: int, generator: np.random.Generator) -> list[tuple[int, int]]:
     """A batch at time n, of rows that are up to `spread` old."""
     hashes, ages = generator.integers(0, 2**63, 8), generator.integers(0, spread + 1, 8)
@@ -218,6 +235,18 @@ def test_runs_far_apart_in_time_are_not_merged_so_that_old_files_expire_whole() 
         ledger.purge(201)
         assert ledger.spine.rows == 6
         ledger.check()
+
+
+def test_runs_close_in_time_are_merged_in_whatever_order_they_came() -> None:
+    ledger = Ledger(timed=True, max_span=10)
+    with small_constants(fan_in=2, smallest_tier=2):
+        for start in (0, 100, 200, 1, 101, 201):
+            ledger.insert([(1, start), (2, start + 2)])
+        assert ledger.compact(EVERYTHING) == 12
+        assert len(ledger.spine.runs) == 3
+        ledger.check()
+        ledger.purge(150)
+        assert ledger.spine.rows == 4
 
 
 @examples(60)

@@ -30,9 +30,7 @@ ENGINE_SETTINGS: dict[str, dict[str, str]] = {
     ANABRANCH: {},
     SPARK: {},
     SPARK_ROCKSDB: {
-        f"{STATE_STORE}.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
+        f"{STATE_STORE}.providerClass": ("org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"),
         f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     },
 }
@@ -114,9 +112,7 @@ def _anabranch(spark: SparkSession, streams: dict[str, DataFrame], job: Job) -> 
     options = {} if job.groups is None else {"groups": job.groups}
     lateness = {} if job.lateness is None else {"lateness": f"{job.lateness} seconds"}
     checkpoint = str(Path(job.scratch) / "checkpoint")
-    engine = import_module("anabranch").Engine(
-        spark, checkpoint=checkpoint, processors=job.processors, **options
-    )
+    engine = import_module("anabranch").Engine(spark, checkpoint=checkpoint, processors=job.processors, **options)
     for name, frame in streams.items():
         engine.register(name, frame, time="ts", **lateness)
     return engine.sql(continuous_query(job.streams, job.window)).writeStream

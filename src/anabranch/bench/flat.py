@@ -165,9 +165,7 @@ def _groups(options: FlatOptions, report: Report) -> Iterator[Finding]:
             measurements.append(_measure(options, recipe, report, groups=groups))
     few, many = (median(run.outcome.steady_milliseconds for run in runs[groups]) for groups in runs)
     compared = f"time per batch, {options.many_groups} groups against {options.few_groups}"
-    yield Finding(
-        "groups", compared, "ms", few, many, 1.1, tuple(run for group in runs.values() for run in group)
-    )
+    yield Finding("groups", compared, "ms", few, many, 1.1, tuple(run for group in runs.values() for run in group))
 
 
 def _hot_batch(options: FlatOptions, report: Report) -> Iterator[Finding]:
@@ -181,9 +179,7 @@ def _hot_batch(options: FlatOptions, report: Report) -> Iterator[Finding]:
         ("Python", few.memory.python, many.memory.python),
     )
     for part, baseline, measured in parts:
-        yield Finding(
-            "hot-batch", f"{compared}, {part}", "MiB", baseline / 2**20, measured / 2**20, 1.25, (few, many)
-        )
+        yield Finding("hot-batch", f"{compared}, {part}", "MiB", baseline / 2**20, measured / 2**20, 1.25, (few, many))
 
 
 def _measure(
@@ -210,9 +206,7 @@ def _measure(
     )
     found = measurement.outcome.results
     if found != source.expected_results:
-        raise BenchmarkError(
-            f"expected {source.expected_results:,} results from {source.path}, found {found:,}"
-        )
+        raise BenchmarkError(f"expected {source.expected_results:,} results from {source.path}, found {found:,}")
     report(f"{source.rows:,} rows, {found:,} results in {measurement.outcome.seconds:.1f} s")
     return measurement
 

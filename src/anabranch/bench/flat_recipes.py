@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.bench.recipe import Column, Rows
+from anabranch.bench.recipe import FIRST_TIME, Column, Rows
 
 STREAMS = ("A", "B", "C")
 
@@ -79,7 +79,7 @@ class GrowthRecipe:
         for batch, size in enumerate(self.phases.sizes):
             rows = self.unit * size
             rng = np.random.default_rng([batch])
-            ts = np.sort(rng.integers(batch * 1000, (batch + 1) * 1000, rows, dtype=np.int64))
+            ts = FIRST_TIME + batch * 1000 + np.sort(rng.integers(0, 1000, rows, dtype=np.int64))
             position = start + np.arange(rows, dtype=np.int64)
             frames = {}
             for number, stream in enumerate(self.streams):
@@ -108,7 +108,7 @@ class HotHistoryRecipe:
             rows = self.unit * size
             position = start + np.arange(rows, dtype=np.int64)
             k = np.full(rows, -1, np.int64)
-            yield {stream: Rows(k, position * self.spacing, position) for stream in self.streams}
+            yield {stream: Rows(k, FIRST_TIME + position * self.spacing, position) for stream in self.streams}
             start += rows
 
 
@@ -137,7 +137,7 @@ class HotBatchRecipe:
                 k = _fresh(position, number, len(self.streams))
                 if batch == self.hot:
                     k[: self.multiplicity] = -1
-                frames[stream] = Rows(k, position, position)
+                frames[stream] = Rows(k, FIRST_TIME + position, position)
             yield frames
 
 

@@ -10,7 +10,8 @@ The expected number of results is computed here from the input alone, with a cou
 join: agreeing contenders could all be wrong, so they are also compared with this number.
 
 Timestamps of a later batch are strictly greater than those of an earlier one in every stream: Spark drops a
-row whose time *equals* the watermark, and no contender may lose rows to lateness here.
+row whose time *equals* the watermark, and no contender may lose rows to lateness here. For the same reason
+time does not start at 0, which is where Spark's watermark starts.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ import pyarrow.parquet as pq
 
 Column = npt.NDArray[np.int64]
 FIRST_MODIFIED = 1_700_000_000
+FIRST_TIME = FIRST_MODIFIED * 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,7 @@ class UniformRecipe:
         start = 0
         for batch, size in enumerate(sizes):
             position = np.arange(size, dtype=np.int64)
-            ts = batch * span + position * span // max(1, size)
+            ts = FIRST_TIME + batch * span + position * span // max(1, size)
             yield {
                 stream: Rows(self._keys(number, batch, size), ts, start + position)
                 for number, stream in enumerate(self.streams)

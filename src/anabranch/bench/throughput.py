@@ -63,9 +63,7 @@ class ThroughputOptions:
         if self.window is not None and self.window < 1:
             raise ConfigError(f"bench throughput: window must be at least 1 second, not {self.window}")
         if self.sink not in SINKS:
-            raise ConfigError(
-                f"bench throughput: unknown sink {self.sink!r}; {did_you_mean(self.sink, SINKS)}"
-            )
+            raise ConfigError(f"bench throughput: unknown sink {self.sink!r}; {did_you_mean(self.sink, SINKS)}")
         if not self.contenders:
             raise ConfigError("bench throughput: name at least one contender")
         for contender in self.contenders:
@@ -139,9 +137,7 @@ def run(options: ThroughputOptions, report: Callable[[str], None]) -> Throughput
         for contender in options.contenders:
             report(f"{contender}: run {repeat + 1} of {options.repeats}")
             measurement = measure(_job(options, source, contender))
-            report(
-                f"{contender}: {measurement.outcome.seconds:.1f} s, {measurement.outcome.results:,} results"
-            )
+            report(f"{contender}: {measurement.outcome.seconds:.1f} s, {measurement.outcome.results:,} results")
             runs[contender].append(measurement)
     check_agreement(runs, source.expected_results)
     contenders = tuple(summarise(name, measurements) for name, measurements in runs.items())
@@ -173,9 +169,7 @@ def check_agreement(runs: Mapping[str, Sequence[Measurement]], expected: int) ->
             "the contenders' result counts are wrong, so their times mean nothing:"
             f" expected {expected:,} results from the input, found {said}"
         )
-    checksums = {
-        name: sorted({str(run.outcome.checksum) for run in measured}) for name, measured in runs.items()
-    }
+    checksums = {name: sorted({str(run.outcome.checksum) for run in measured}) for name, measured in runs.items()}
     if len({checksum for found in checksums.values() for checksum in found}) > 1:
         raise BenchmarkError(f"equally many results, but not the same ones; sums of row hashes: {checksums}")
 

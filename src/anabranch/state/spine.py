@@ -215,16 +215,11 @@ def _advance(
     """Move the next rows in hash order to the target: at most `budget` of them, or those of a single hash.
 
     Sources are read across their slices, so the target's slices are as large as the budget allows, however
-    small those of the sources were.
+    small those of the sources were. A front that is not its whole source holds `budget` rows or more, so no row
+    that lies beyond a front can be due before those that are moved.
     """
     fronts = [[(piece, open_slice(piece)) for piece in _front(source, budget)] for source in merge.sources]
-    ends = [
-        int(front[-1][1].hashes[-1])
-        for front, source in zip(fronts, merge.sources, strict=True)
-        if len(front) < len(source)
-    ]
-    segments = [segment for front in fronts for _, segment in front]
-    last_hash = _cut_hash(segments, budget, min(ends, default=None))
+    last_hash = _cut_hash([segment for front in fronts for _, segment in front], budget)
     moved, sources = [], []
     for front, source in zip(fronts, merge.sources, strict=True):
         rest = []
@@ -253,14 +248,14 @@ def _front(source: SortedRun, budget: int) -> SortedRun:
     return source
 
 
-def _cut_hash(segments: list[Segment], budget: int, limit: int | None) -> np.uint64:
-    """The last hash up to `limit` with at most `budget` rows at or before it, but never before the first hash."""
+def _cut_hash(segments: list[Segment], budget: int) -> np.uint64:
+    """The last hash with at most `budget` rows at or before it, but never before the first hash there is."""
 
     def rows_up_to(value: int) -> int:
         return sum(int(np.searchsorted(part.hashes, np.uint64(value), side="right")) for part in segments)
 
     low = min(int(segment.hashes[0]) for segment in segments)
-    high = max(int(segment.hashes[-1]) for segment in segments) if limit is None else limit
+    high = max(int(segment.hashes[-1]) for segment in segments)
     if rows_up_to(high) <= budget:
         return np.uint64(high)
     while high - low > 1:

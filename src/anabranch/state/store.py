@@ -26,6 +26,9 @@ from anabranch.errors import ConfigError, CorruptStateError
 
 Json = dict[str, Any]
 
+_OPENING = b'{"checksum":"%08x","body":'
+_CLOSING = b"}\n"
+
 
 def local_path(location: str | os.PathLike[str]) -> Path:
     """The directory that `location` (a path or a `file:` URI) names; other schemes are refused."""
@@ -64,24 +67,21 @@ def create_file(path: Path, data: bytes) -> bool:
 
 
 def encode_document(body: Json) -> bytes:
-    """A JSON document with the checksum of its body."""
-    text = json.dumps(body, separators=(",", ":"), sort_keys=True)
-    return f'{{"checksum":"{zlib.crc32(text.encode()):08x}","body":{text}}}\n'.encode()
+    """A JSON document with the checksum of its body's very bytes."""
+    text = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+    return _OPENING % zlib.crc32(text) + text + _CLOSING
 
 
 def read_document(path: Path) -> Json:
     """The body of a document written by `encode_document`; damage and absence are named."""
     try:
-        document = json.loads(path.read_bytes())
-        body: Json = document["body"]
-        text = json.dumps(body, separators=(",", ":"), sort_keys=True)
-        intact = document["checksum"] == f"{zlib.crc32(text.encode()):08x}"
+        data = path.read_bytes()
     except FileNotFoundError:
         raise CorruptStateError(f"{path} is missing, though the checkpoint refers to it; restore it") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptStateError(f"{path} is damaged: it cannot be read as a document ({error})") from None
-    if not intact:
+    text = data[len(_OPENING % 0) : -len(_CLOSING)]
+    if data != _OPENING % zlib.crc32(text) + text + _CLOSING:
         raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+    body: Json = json.loads(text)
     return body
 
 
