@@ -9,14 +9,40 @@
     query = engine.sql("SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k")
     run = query.writeStream.format("parquet").option("path", "out").trigger(availableNow=True).start()
     run.awaitTermination()
+
+The names below are loaded when they are first used: every Python worker of Spark imports this package to reach the
+processor, and should not pay for the parser and the API, which only the driver needs.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.api.engine import Engine
+    from anabranch.api.query import Query
+    from anabranch.api.run import Run
+    from anabranch.api.session import local_session
+    from anabranch.errors import AnabranchError
+
 __version__ = "0.1.0"
-
-from anabranch.api.engine import Engine
-from anabranch.api.query import Query
-from anabranch.api.run import Run
-from anabranch.api.session import local_session
-from anabranch.errors import AnabranchError
-
 __all__ = ["AnabranchError", "Engine", "Query", "Run", "__version__", "local_session"]
+
+_HOMES = {
+    "AnabranchError": "anabranch.errors",
+    "Engine": "anabranch.api.engine",
+    "Query": "anabranch.api.query",
+    "Run": "anabranch.api.run",
+    "local_session": "anabranch.api.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
 from typer.testing import CliRunner
 
 from anabranch.cli import survey as surveying
@@ -15,7 +16,6 @@ from anabranch.cli.main import app
 from anabranch.cli.survey import survey
 from anabranch.errors import CorruptStateError
 from anabranch.state.run import RunFile, Segment, read_run
-from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
 
 run = CliRunner().invoke
 

@@ -12,6 +12,7 @@ from types import TracebackType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from anabranch.api.query import Query
 from anabranch.language import parse_query
@@ -33,7 +34,10 @@ class Kind:
 
     def frame(self, spark: SparkSession, rows: pa.Table) -> DataFrame:
         """A batch of the stream."""
-        return spark.createDataFrame(rows).selectExpr(*self.select)
+        if len(rows):
+            return spark.createDataFrame(rows).selectExpr(*self.select)
+        schema = from_arrow_schema(rows.schema, prefer_timestamp_ntz=True)
+        return spark.createDataFrame(spark.sparkContext.emptyRDD(), schema).selectExpr(*self.select)
 
 
 @dataclass
@@ -52,6 +56,8 @@ class Steps:
     next_batch: int = 0
 
     def __enter__(self) -> Steps:
+        # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
+        self.spark.conf.set("spark.sql.execution.arrow.localRelationThreshold", "0")
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
         streams = {
             name: StreamSchema(name, tuple(frames[name].columns), kind.time, kind.lateness)

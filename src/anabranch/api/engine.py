@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.api.query import Query
-from anabranch.errors import ConfigError, did_you_mean
+from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.language import parse_duration, parse_query
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.logical import StreamSchema
@@ -88,7 +88,10 @@ class Engine:
         time = self._check_time(name, stream, time)
         if lateness is not None and time is None:
             raise ConfigError(f"stream {name!r} has a lateness but no time column; give it time=...")
-        allowed = None if lateness is None else parse_duration(lateness)
+        try:
+            allowed = None if lateness is None else parse_duration(lateness)
+        except QueryError as error:
+            raise ConfigError(f"the lateness of stream {name!r}: {error}") from None
         self._frames[name] = stream
         self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
 

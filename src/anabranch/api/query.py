@@ -105,6 +105,6 @@ class Query:
                 "input order": [entry.alias for entry in self._bound.inputs],
                 "key types": [data_type.simpleString() for data_type in self._layout.key_types],
                 "residual predicate": self._bound.residual,
-                "select": {output.name: output.expression for output in self._bound.outputs},
+                "select": [f"{output.expression} AS {output.name}" for output in self._bound.outputs],
             },
         }

@@ -128,12 +128,21 @@ def start_run(
     query: Query, chosen: SinkOptions, trigger: dict[str, Any], checkpoint_location: str | os.PathLike[str]
 ) -> Run:
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
-    sink = make_sink(chosen)
     events = EventLog()
     checkpoint = Checkpoint(checkpoint_location)
+    make_sink(chosen, query._spark, "")
     checkpoint.take(query._identity())
     try:
-        runner = StepRunner(query._bound, query._layout, query._settings, checkpoint, sink, events)
+        sink = make_sink(chosen, query._spark, checkpoint.tag)
+        runner = StepRunner(
+            query._bound,
+            query._layout,
+            query._settings,
+            checkpoint,
+            sink,
+            events,
+            sink_reads_all=chosen.function is None and chosen.format != "console",
+        )
         spark_query = _start_spark(query, chosen.name, trigger, checkpoint, runner)
     except BaseException:
         checkpoint.release()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 
 from anabranch.api.run import Run, start_run
 from anabranch.errors import ConfigError
-from anabranch.runtime.sinks import SinkOptions
+from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
@@ -29,7 +29,7 @@ class Writer:
 
     def format(self, source: str) -> Writer:
         """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
-        self._sink = replace(self._sink, format=source.lower() if source.islower() else source)
+        self._sink = replace(self._sink, format=source.lower() if source.lower() in OWN_FORMATS else source)
         return self
 
     def option(self, key: str, value: Any) -> Writer:

@@ -98,8 +98,8 @@ def load(path: Path) -> RunFile:
     if streams is None:
         raise top.error("streams", "is missing: a table for each stream, such as [streams.orders]")
     sources = tuple(_stream(stream, table, folder) for stream, table in streams.tables())
-    groups = top.number("groups") or DEFAULT_GROUPS
-    top.check("groups", groups, check_groups)
+    groups = top.number("groups")
+    groups = DEFAULT_GROUPS if groups is None else top.check("groups", groups, check_groups)
     processors = top.number("processors")
     if processors is not None:
         top.check("processors", processors, lambda count: even_placement(groups, count))

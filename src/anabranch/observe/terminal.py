@@ -26,6 +26,7 @@ from anabranch.observe.story import BatchSeen, ProcessorSeen, Story
 SHOWN_PROCESSORS = 12
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
 SHOWN_BATCHES = 24
+BAR_WIDTH = 22
 BLOCKS = " ▏▎▍▌▋▊▉"
 
 
@@ -136,7 +137,7 @@ def summary_line(story: Story, elapsed: float) -> str:
     """A run in one line."""
     return (
         f"{format_count(story.rows)} rows in, {format_count(story.results)} results in {format_seconds(elapsed)} "
-        f"and {story.count} batches; {story.rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
+        f"and {_batches(story.count)}; {story.rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
         f"state at most {format_bytes(story.peak_bytes)}"
     )
 
@@ -176,7 +177,7 @@ def _numbers(story: Story) -> Table:
 
 
 def _share(story: Story) -> RenderableType:
-    batches = Text(f"{story.count} batches", style="dim")
+    batches = Text(_batches(story.count), style="dim")
     if not story.expected_rows:
         return batches
     share = Table.grid(padding=(0, 1))
@@ -185,13 +186,17 @@ def _share(story: Story) -> RenderableType:
     return share
 
 
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count} batches"
+
+
 def _processors(story: Story, memory: int | None) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     table.add_column("processor", no_wrap=True)
     table.add_column("state rows", justify="right", no_wrap=True, min_width=11)
     table.add_column("bytes", justify="right", no_wrap=True, min_width=9)
-    table.add_column("of its budget" if memory else "of the largest", no_wrap=True)
-    table.add_column("busy", justify="right", no_wrap=True)
+    table.add_column("of its budget" if memory else "of the largest", no_wrap=True, min_width=BAR_WIDTH)
+    table.add_column("busy", justify="right", no_wrap=True, min_width=6)
     last = story.last
     shown = sorted(last.processors, key=lambda entry: -entry.bytes)[:SHOWN_PROCESSORS] if last else []
     largest = memory or max((entry.bytes for batch in story.batches for entry in batch.processors), default=1)
@@ -208,7 +213,7 @@ def _processor_row(entry: ProcessorSeen, largest: int, memory: int | None) -> tu
         str(entry.number),
         format_count(entry.rows),
         format_bytes(entry.bytes),
-        Text(bar(entry.bytes / max(largest, 1), 22), style=style),
+        Text(bar(entry.bytes / max(largest, 1), BAR_WIDTH), style=style),
         format_seconds(entry.busy_seconds),
     )
 

@@ -1,6 +1,7 @@
 """The checkpoint: who may write it, what it belongs to, and the last step that counts.
 
     anabranch.json      identity: what query, schema, groups and engine version the state belongs to
+    id.json             a name for this checkpoint, part of the names of files it writes elsewhere
     lock                held by the running driver (flock), so that a second run is refused at once
     epochs/N.json       one per run; a driver whose epoch is no longer the newest may not commit
     steps/N.json        a committed step: created once, atomically, naming the reports it consists of
@@ -19,6 +20,7 @@ import os
 import shutil
 import socket
 import time
+import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ from typing import Any
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
 from anabranch.runtime.processor import Report, parse_report
 from anabranch.state.manifest import Manifest
-from anabranch.state.store import Json, create_file, encode_document, local_path, read_document
+from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
 
 RETAINED_STEPS = 2
 
@@ -81,21 +83,26 @@ class Checkpoint:
         """Become the one writer, after checking that the checkpoint belongs to this very query."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"checkpoint {self.path} is not a directory")
-        if not self.exists() and self.path.exists() and any(self.path.glob("[!.]*")):
-            held = (self.path / "lock").exists()
-            if not held:
-                raise CheckpointError(
-                    f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
-                )
-        for directory in ("state", "steps", "reports", "epochs", "spark"):
-            (self.path / directory).mkdir(parents=True, exist_ok=True)
+        if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
+            raise CheckpointError(
+                f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
         self._acquire_lock()
         try:
+            for directory in ("state", "steps", "reports", "epochs", "spark"):
+                (self.path / directory).mkdir(exist_ok=True)
+            create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
             self._check_identity(identity)
             self._open_epoch()
         except BaseException:
             self.release()
             raise
+
+    @property
+    def tag(self) -> str:
+        """A short name of this very checkpoint, for files that it writes elsewhere."""
+        return str(read_document(self.path / "id.json")["id"])[:8]
 
     def release(self) -> None:
         """Let another run have the checkpoint."""
@@ -142,15 +149,19 @@ class Checkpoint:
 
     def commit(self, step: Step) -> None:
         """Make `step` the last one. Refused if another run has taken the checkpoint over."""
+        self.check_epoch()
+        path = self.path / "steps" / f"{step.number:010d}.json"
+        if not create_file(path, encode_document(asdict(step))) and self.read_step(step.number) != step:
+            raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
+
+    def check_epoch(self) -> None:
+        """Stop this run if another one has taken the checkpoint over."""
         newest = max(int(path.stem) for path in (self.path / "epochs").glob("[0-9]*.json"))
         if newest != self._epoch:
             raise CheckpointInUseError(
                 f"checkpoint {self.path} was taken over by a newer run (epoch {newest}, this run has {self._epoch}); "
                 "this run stops without committing"
             )
-        path = self.path / "steps" / f"{step.number:010d}.json"
-        if not create_file(path, encode_document(asdict(step))) and self.read_step(step.number) != step:
-            raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
 
     def remove_unreferenced(self, manifests: dict[int, list[Manifest]]) -> None:
         """Delete what no retained step refers to; `manifests` are those of the retained steps, by number."""
@@ -183,7 +194,11 @@ class Checkpoint:
 
     def _check_identity(self, identity: Json) -> None:
         path = self.path / "anabranch.json"
-        if create_file(path, encode_document(identity)):
+        if not self.steps():
+            # Nothing counts yet: a query that failed in its first batch may be corrected.
+            shutil.rmtree(self.spark)
+            self.spark.mkdir()
+            write_file(path, encode_document(identity))
             return
         differences = [
             f"{what} was {_short(known)} and is now {_short(now)}"

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.delta import Projection
@@ -96,6 +98,8 @@ def lay_out(
     key_types = _key_types(spark, query, frames)
     timed = any(entry.window is not None for entry in query.inputs)
     verify = _must_verify(key_types)
+    for key, key_type in zip(query.inputs[0].key, key_types if verify else (), strict=False):
+        _check_carried(joined_column(query.inputs[0].alias, key), key_type)
     slots: list[Slot] = []
     inputs, projections, windows, times = [], [], [], []
     results: list[ResultColumn] = []
@@ -107,6 +111,7 @@ def lay_out(
         ]
         wanted = wanted if verify else []
         for column in entry.columns:
+            _check_carried(joined_column(entry.alias, column), schema[column].dataType)
             wanted.append((f"col.{column}", quote(column), schema[column].dataType))
             results.append(ResultColumn(joined_column(entry.alias, column), number, f"col.{column}"))
             fields.append(T.StructField(joined_column(entry.alias, column), schema[column].dataType))
@@ -121,7 +126,7 @@ def lay_out(
         )
         projections.append(Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True))))
         has_time = timed and stream.time is not None
-        windows.append((UNBOUNDED if entry.window is None else entry.window) if has_time else None)
+        windows.append((UNBOUNDED if entry.window is None else min(entry.window, UNBOUNDED)) if has_time else None)
         times.append(InputTime(entry.window, stream.lateness))
     outputs: tuple[Output, ...] | None = query.outputs
     taken = {quote(result.name): (result, field) for result, field in zip(results, fields, strict=True)}
@@ -140,6 +145,17 @@ def lay_out(
         keep_late=keep_late,
     )
     return Layout(tuple(inputs), tuple(slots), key_types, tuple(times), timed, plan, T.StructType(fields), outputs)
+
+
+def _check_carried(name: str, data_type: T.DataType) -> None:
+    """Refuse a column whose type Spark cannot hand to Python as Arrow and take back."""
+    try:
+        to_arrow_type(data_type, timezone="UTC")
+    except (PySparkException, ValueError):
+        raise UnsupportedError(
+            f"column {name} of type {data_type.simpleString()} cannot travel through the join; "
+            "CAST it to another type (such as a number or a string) in the stream's DataFrame"
+        ) from None
 
 
 def quote(name: str) -> str:

@@ -1,9 +1,9 @@
 """Sinks: what happens to the results of a batch. A sink is a function of (results, batch id).
 
 A batch may be delivered again after a crash, always under the same id and with the same rows, so a sink must
-replace what it wrote for that id. File formats do: files are written aside, then moved to names that begin with the
-batch, after earlier files of that batch were removed. `memory`, `console` and `noop` keep nothing across runs.
-Other formats, and `foreachBatch` functions, get every batch at least once, with its id.
+replace what it wrote for that id. File formats do: files are written aside, then moved to names that begin with
+checkpoint and batch, after earlier files of that batch were removed. `memory`, `console` and `noop` keep nothing
+across runs. Other formats, and `foreachBatch` functions, get every batch at least once, with its id.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import ConfigError
@@ -41,6 +41,7 @@ _PLAIN = (
     T.BinaryType,
 )
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
+OWN_FORMATS = FILE_FORMATS | {"memory", "console", "noop"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,19 @@ class SinkOptions:
     function: Sink | None = None
 
 
-def make_sink(chosen: SinkOptions) -> Sink:
-    """The sink that the options describe; wrong options are refused before anything starts."""
+def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
+    """The sink that the options describe; wrong options are refused before anything starts.
+
+    `tag` names the checkpoint: files carry it, so runs with different checkpoints may share a directory.
+    """
     if chosen.function is not None:
         return chosen.function
     if chosen.format in FILE_FORMATS:
-        return FileSink(chosen)
+        return FileSink(chosen, tag)
+    if chosen.partition_by and chosen.format in OWN_FORMATS:
+        raise ConfigError(f"the {chosen.format} sink has no partitions; partitionBy needs a file format")
     if chosen.format == "memory":
-        return _memory_sink(chosen)
+        return _memory_sink(chosen, spark)
     if chosen.format == "console":
         return _console_sink(chosen)
     return _spark_sink(chosen)
@@ -70,12 +76,14 @@ def make_sink(chosen: SinkOptions) -> Sink:
 class FileSink:
     """Files of any format that Spark writes, exactly once per batch."""
 
-    def __init__(self, chosen: SinkOptions) -> None:
+    def __init__(self, chosen: SinkOptions, tag: str) -> None:
+        """Refused without a path."""
         if "path" not in chosen.options:
             raise ConfigError(f"the {chosen.format} sink needs a path: .option('path', ...) or start(path)")
         self._chosen = chosen
         self._path = local_path(chosen.options["path"])
-        self._staging = self._path.parent / f".{self._path.name}.staging"
+        self._tag = tag
+        self._staging = self._path.parent / f".{self._path.name}.{tag}.staging"
         self._first = True
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
@@ -104,32 +112,34 @@ class FileSink:
         """A new place to write the files of a batch, not yet visible to readers."""
         if self._first:
             self._first = False
-            self._remove_leftovers(_prefix(batch_id))
+            self._remove_leftovers(self._prefix(batch_id))
         return self._staging / uuid.uuid4().hex
 
     def publish(self, staging: Path, files: list[Path], batch_id: int) -> None:
         """Move the given files of a batch to where readers look for them."""
         self._path.mkdir(parents=True, exist_ok=True)
+        targets = {self._path}
         for source in files:
             if source.name.startswith(("_", ".")):
                 continue
             _flush(source)
             target = self._path / source.relative_to(staging).parent
             target.mkdir(parents=True, exist_ok=True)
-            os.replace(source, target / f"{_prefix(batch_id)}{source.name}")
+            targets.add(target)
+            os.replace(source, target / f"{self._prefix(batch_id)}{source.name}")
             failpoint("sink.publish")
-        _flush(self._path)
+        for target in targets:
+            _flush(target)
         shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _prefix(self, batch_id: int) -> str:
+        return f"{self._tag}-{batch_id:010d}-"
 
     def _remove_leftovers(self, prefix: str) -> None:
         """Only the first batch of a run can have been written before, by a run that died."""
         shutil.rmtree(self._staging, ignore_errors=True)
         for path in self._path.rglob(f"{prefix}*"):
             path.unlink()
-
-
-def _prefix(batch_id: int) -> str:
-    return f"batch-{batch_id:010d}-"
 
 
 def _is_plain(data_type: T.DataType) -> bool:
@@ -151,7 +161,7 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _memory_sink(chosen: SinkOptions) -> Sink:
+def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
     if not chosen.name:
         raise ConfigError("the memory sink needs a name for its table: .queryName('...')")
     name, batches = chosen.name, dict[int, pa.Table]()
@@ -159,7 +169,7 @@ def _memory_sink(chosen: SinkOptions) -> Sink:
     def write(results: DataFrame, batch_id: int) -> None:
         batches[batch_id] = results.toArrow()
         table = pa.concat_tables(batches.values())
-        results.sparkSession.createDataFrame(table, schema=results.schema).createOrReplaceGlobalTempView(name)
+        spark.createDataFrame(table, schema=results.schema).createOrReplaceTempView(name)
 
     return write
 
@@ -178,6 +188,7 @@ def _console_sink(chosen: SinkOptions) -> Sink:
 
 def _spark_sink(chosen: SinkOptions) -> Sink:
     def write(results: DataFrame, batch_id: int) -> None:
-        results.write.format(chosen.format).options(**chosen.options).mode("append").save()
+        writer = results.write.format(chosen.format).options(**chosen.options).mode("append")
+        (writer.partitionBy(*chosen.partition_by) if chosen.partition_by else writer).save()
 
     return write

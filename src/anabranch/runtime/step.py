@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
@@ -82,6 +83,8 @@ class StepRunner:
         checkpoint: Checkpoint,
         sink: Sink,
         events: EventLog,
+        *,
+        sink_reads_all: bool = False,
     ) -> None:
         """Continue from the checkpoint's last step, which must have been taken by this driver."""
         self._query = query
@@ -95,6 +98,8 @@ class StepRunner:
         self._plan = layout.processor
         if isinstance(sink, FileSink) and layout.outputs is None:
             self._plan = replace(layout.processor, parquet=sink.parquet_compression(layout.result_schema))
+        self._kept_rows: int | None = None
+        self._sink_reads_all = sink_reads_all
         self.failure: BaseException | None = None
         self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
         self.when_started: list[Callable[[], None]] = []
@@ -137,6 +142,7 @@ class StepRunner:
         if not check_batch(self._last, batch_id, self._checkpoint.path):
             self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
+        self._checkpoint.check_epoch()
         number = self._last.number + 1 if self._last else 1
         directory = self._checkpoint.prepare_step(number)
         failpoint("step.before_sink")
@@ -157,7 +163,11 @@ class StepRunner:
             self._sink.publish(staging, [staging / name for name in names], batch_id)
             return found
         results = finish(self._layout.outputs, self._query.residual, self._processed(packed, number, directory))
+        kept = Observation() if self._query.residual and self._sink_reads_all else None
+        if kept is not None:
+            results = results.observe(kept, F.count(F.lit(1)).alias("rows"))
         self._sink(results, batch_id)
+        self._kept_rows = None if kept is None else int(kept.get["rows"])
         found = self._collect_reports(directory)
         if len(found) < self._settings.processors:
             _evaluate(results)
@@ -215,8 +225,15 @@ class StepRunner:
         self._manifests = [manifest for _, _, manifest in found]
         self._remember(number)
         self._warn_over_memory(reports)
-        produced = sum(report.results for report in reports)
-        self.results.append(StepResult(batch_id, number, tuple(reports), produced, step.newest, step.totals))
+        self.results.append(
+            StepResult(batch_id, number, tuple(reports), self._output_rows(reports), step.newest, step.totals)
+        )
+
+    def _output_rows(self, reports: list[Report]) -> int:
+        """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""
+        if self._query.residual is None:
+            return sum(report.results for report in reports)
+        return -1 if self._kept_rows is None else self._kept_rows
 
     def _remember(self, number: int) -> None:
         self._retained[number] = self._manifests
@@ -226,6 +243,11 @@ class StepRunner:
 
     def _publish(self, reports: list[Report], batch_id: int, directory: Path) -> None:
         """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
+        tag = self._checkpoint.tag
+        if not self.results:
+            for aside in filter(None, (self._settings.quarantine, self._settings.late_rows)):
+                for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
+                    leftover.unlink()
         for report in reports:
             for name, target in (
                 (report.rejected_file, self._settings.quarantine),
@@ -233,7 +255,7 @@ class StepRunner:
             ):
                 if name is not None and target is not None:
                     target.mkdir(parents=True, exist_ok=True)
-                    published = target / f"batch-{batch_id:010d}-{report.processor:04d}.jsonl"
+                    published = target / f"{tag}-{batch_id:010d}-{report.processor:04d}.jsonl"
                     write_file(published, (directory / name).read_bytes())
 
     def _warn_over_memory(self, reports: list[Report]) -> None:

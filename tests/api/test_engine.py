@@ -1,0 +1,148 @@
+"""What an engine refuses, and how it says so; nothing here processes any data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import anabranch as ab
+from anabranch.errors import CheckpointError, ConfigError, QueryError, UnsupportedError
+from tests.oracle.feed import Feed
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("day", pa.date32()), ("v", pa.string())])
+
+
+@pytest.fixture
+def stream(spark: SparkSession, tmp_path: Path) -> DataFrame:
+    return Feed(tmp_path / "feed", SCHEMA).stream(spark)
+
+
+@pytest.fixture
+def engine(spark: SparkSession, tmp_path: Path, stream: DataFrame) -> ab.Engine:
+    made = ab.Engine(spark, checkpoint=tmp_path / "checkpoint", processors=2)
+    made.register("A", stream, time="at", lateness="1 second")
+    made.register("B", stream)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"processors": 0}, "processors must be a positive whole number, not 0"),
+        ({"processors": True}, "processors must be"),
+        ({"processors": "2"}, "processors must be"),
+        ({"processors": 300}, "300 processors need at least as many partition groups, not 256"),
+        ({"groups": 100}, "power of two from 1 to 65536, not 100"),
+        ({"groups": 0}, "power of two"),
+        ({"memory": "lots"}, "lots"),
+        ({"memory": -1}, "-1"),
+        ({"checkpoint": "s3://bucket/checkpoint"}, "s3: storage is not supported"),
+        ({"checkpoint": "file://elsewhere/checkpoint"}, "must not name a host"),
+    ],
+)
+def test_unusable_settings_are_refused_at_once(spark: SparkSession, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ab.Engine(spark, **{"checkpoint": "unused", **settings})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": ""}, "non-empty string"),
+        ({"name": "a"}, "'a' is registered already"),
+        ({"stream": "df"}, "must be a Spark DataFrame, not str"),
+        ({"time": "att"}, "no column 'att'; did you mean 'at'"),
+        ({"time": "day"}, "is date; it must be TIMESTAMP, TIMESTAMP_NTZ or BIGINT milliseconds"),
+        ({"lateness": "1 second"}, "has a lateness but no time column"),
+        ({"time": "at", "lateness": "1 fortnight"}, "unknown unit of time 'fortnight'"),
+        ({"time": "at", "lateness": "-1 seconds"}, "not a length of time"),
+    ],
+)
+def test_unusable_streams_are_refused_at_once(
+    engine: ab.Engine, stream: DataFrame, arguments: dict[str, Any], message: str
+) -> None:
+    given = {"name": "C", "stream": stream, **arguments}
+    with pytest.raises(ab.AnabranchError, match=message):
+        engine.register(given.pop("name"), given.pop("stream"), **given)
+    assert set(engine.streams) == {"A", "B"}
+
+
+def test_a_table_is_not_a_stream(spark: SparkSession, engine: ab.Engine) -> None:
+    with pytest.raises(ConfigError, match="not a streaming DataFrame; read it with spark.readStream"):
+        engine.register("C", spark.range(3).toDF("k"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("SELECT A.v FROM A, B [RANGE 1 SECOND] WHERE A.k = B.k", QueryError, "B"),
+        ("SELECT A.v FROM A, C WHERE A.k = C.k", QueryError, "C"),
+        ("SELECT A.w FROM A, B WHERE A.k = B.k", QueryError, "unknown column 'w'"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.v", QueryError, "different types"),
+        ("SELECT length(A.k, 1) AS n FROM A, B WHERE A.k = B.k", QueryError, "Spark cannot analyse the query"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.v + array(1) > 0", QueryError, "Spark cannot analyse"),
+        ("SELECT count(*) AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "count"),
+    ],
+)
+def test_queries_that_cannot_run_are_refused_before_anything_starts(
+    engine: ab.Engine, tmp_path: Path, text: str, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        engine.sql(text)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+QUERY = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k"
+
+
+@pytest.mark.parametrize(
+    ("configure", "message"),
+    [
+        (lambda writer: writer.start(), "the parquet sink needs a path"),
+        (lambda writer: writer.format("memory").start(), "needs a name"),
+        (lambda writer: writer.outputMode("complete"), "only 'append' does"),
+        (lambda writer: writer.trigger(), "either availableNow=True or processingTime"),
+        (lambda writer: writer.trigger(availableNow=True, processingTime="1 second"), "either"),
+        (lambda writer: writer.trigger(availableNow=False), "can only be True"),
+        (lambda writer: writer.foreachBatch("print"), "needs a function"),
+        (lambda writer: writer.start("hdfs://host/out"), "hdfs: storage is not supported"),
+    ],
+)
+def test_unusable_writers_are_refused_before_anything_starts(
+    engine: ab.Engine, tmp_path: Path, configure: Callable[[Any], object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        configure(engine.sql(QUERY).writeStream)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_directory_of_something_else_is_not_taken_for_a_checkpoint(engine: ab.Engine, tmp_path: Path) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "holiday.jpg").touch()
+    with pytest.raises(CheckpointError, match="was not written by Anabranch"):
+        engine.sql(QUERY).writeStream.start(tmp_path / "out")
+    (tmp_path / "file").touch()
+    with pytest.raises(CheckpointError, match="not a directory"):
+        engine.sql(QUERY).writeStream.option("checkpointLocation", tmp_path / "file").start(tmp_path / "out")
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["holiday.jpg"]
+
+
+def test_the_plan_is_explained(engine: ab.Engine, capsys: pytest.CaptureFixture[str]) -> None:
+    query = engine.sql("SELECT A.v, B.v AS w FROM A [RANGE 10 SECONDS], B WHERE A.k = B.k AND A.v <> 'x' AND A.v < B.v")
+    query.explain()
+    assert capsys.readouterr().out.splitlines() == [
+        "Project [v, w]",
+        "   +- Filter [`A.v` < `B.v`]",
+        "      +- MultiwayJoin 2 inputs on A.`k`=B.`k` (bigint)",
+        "         +- Exchange by key hash: 256 partition groups on 2 processor(s), 1 round",
+        "            +- Stream A, [RANGE 10 s], time at (lateness 1 s), where `v` <> 'x', keeps [v], never purged",
+        "            +- Stream B, [unbounded], keeps [v], never purged",
+    ]
+    assert query.schema.simpleString() == "struct<v:string,w:string>"

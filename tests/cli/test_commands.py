@@ -1,0 +1,155 @@
+"""What all commands have in common: help, version, one line for a failure, exit codes."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+import anabranch
+from anabranch.cli import signals
+from anabranch.cli.failures import RunInterruptedError, reported
+from anabranch.cli.main import app
+from anabranch.errors import AnabranchError, BadRowError, ConfigError, UnsupportedError
+
+run = CliRunner().invoke
+
+
+@pytest.mark.parametrize(
+    "command", [["demo"], ["run"], ["inspect"], ["bench"], ["bench", "throughput"], ["bench", "flat"]]
+)
+def test_every_command_explains_itself(command: list[str]) -> None:
+    shown = run(app, [*command, "--help"])
+
+    assert shown.exit_code == 0
+    assert "Usage:" in shown.stdout
+
+
+def test_the_version_is_told() -> None:
+    assert run(app, ["--version"]).stdout == f"anabranch {anabranch.__version__}\n"
+
+
+def test_the_benchmarks_are_listed_one_per_line() -> None:
+    lines = run(app, ["bench", "--list"]).stdout.splitlines()
+
+    assert [line.split()[0] for line in lines] == ["throughput", "flat"]
+
+
+def test_a_benchmark_that_cannot_be_run_is_refused_before_anything_starts() -> None:
+    shown = run(app, ["bench", "throughput", "--contender", "sprak"])
+
+    assert shown.exit_code == 2
+    assert "did you mean 'spark'?" in shown.stderr
+
+
+def test_an_unknown_command_is_refused_with_exit_code_two() -> None:
+    assert run(app, ["dmeo"]).exit_code == 2
+
+
+def failing(error: BaseException) -> typer.Typer:
+    app = typer.Typer(pretty_exceptions_enable=False)
+
+    @app.command()
+    @reported
+    def command(debug: bool = False) -> None:
+        raise error
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (ConfigError("no such option"), 2, "anabranch: no such option\n"),
+        (UnsupportedError("no such clause"), 2, "anabranch: no such clause\n"),
+        (BadRowError("a null"), 1, "anabranch: a null\n"),
+        (AnabranchError("else"), 1, "anabranch: else\n"),
+        (FileNotFoundError(2, "No such file", "x"), 1, "anabranch: x: No such file\n"),
+        (ValueError("first\nsecond"), 1, "anabranch: ValueError: first (--debug shows where)\n"),
+        (KeyboardInterrupt(), 130, "anabranch: interrupted; nothing is left running\n"),
+    ],
+)
+def test_a_failure_is_one_line_and_an_exit_code(error: BaseException, code: int, line: str) -> None:
+    shown = run(failing(error), [])
+
+    assert (shown.exit_code, shown.stderr) == (code, line)
+
+
+def test_debug_shows_the_traceback() -> None:
+    assert "Traceback" in run(failing(ValueError("x")), ["--debug"]).stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_a_command_with_its_exit_code(number: int, code: int) -> None:
+    app = typer.Typer()
+
+    @app.command()
+    @reported
+    def command() -> None:
+        os.kill(os.getpid(), number)
+        signal.sigtimedwait([], 5)
+
+    shown = run(app, [])
+
+    assert shown.exit_code == code
+    assert shown.stderr.endswith("nothing is left running\n")
+
+
+def test_a_library_that_swallows_the_interruption_does_not_hide_it() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    @reported
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            signal.sigtimedwait([], 5)
+        except signals.Interrupted:
+            raise RuntimeError("query interrupted") from None
+
+    assert run(app, []).exit_code == 130
+
+
+def test_a_stopped_run_says_how_to_go_on() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    @reported
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.sigtimedwait([], 5)
+        except signals.Interrupted:
+            raise RunInterruptedError("run it again") from None
+
+    assert run(app, []).stderr == "anabranch: ended by SIGTERM: run it again\n"
+
+
+def test_a_second_signal_does_not_disturb_the_cleaning_up() -> None:
+    cleaned = []
+    with signals.raised_as_exceptions():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except signals.Interrupted:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            cleaned.append(True)
+
+    assert cleaned
+    assert signals.received() == signal.SIGINT
+
+
+def test_signals_are_held_off_where_nothing_may_be_interrupted_and_handlers_come_back() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with signals.raised_as_exceptions():
+        ours = signal.getsignal(signal.SIGINT)
+        with signals.ignored():
+            os.kill(os.getpid(), signal.SIGINT)
+        with signals.kept():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+        assert signal.getsignal(signal.SIGINT) is ours
+
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,182 @@
+"""How a run looks: the story that progress tells, the panel, and the plain lines."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from anabranch.cli.wording import fold
+from anabranch.observe.events import Event
+from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, batch_seen
+from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
+
+
+def progress(number: int, rows: int = 1_000, milliseconds: int = 500) -> dict[str, Any]:
+    return {
+        "batchId": number,
+        "numInputRows": rows,
+        "durationMs": {"triggerExecution": milliseconds},
+        "anabranch": {
+            "lateRows": {"a": 1, "b": 2},
+            "quarantinedRows": {"a": 0, "b": 4},
+            "processors": [
+                {"processor": p, "activeRows": 10, "activeBytes": 2048, "results": 5, "busyMs": 12.5} for p in range(2)
+            ],
+        },
+    }
+
+
+def batch(number: int, **changes: Any) -> BatchSeen:
+    seen = batch_seen(progress(number, **changes))
+    assert seen is not None
+    return seen
+
+
+def wide(number: int, processors: int) -> BatchSeen:
+    states = tuple(ProcessorSeen(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
+    return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 12.3, states)
+
+
+def drawn(story: Story, width: int, **changes: Any) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(panel(story, "a query", 3.0, **changes))
+    return captured.get().splitlines()
+
+
+def test_a_batch_is_read_from_progress() -> None:
+    seen = batch(3)
+
+    assert (seen.number, seen.rows, seen.results, seen.late, seen.rejected) == (3, 1_000, 10, 3, 4)
+    assert (seen.seconds, seen.rate) == (0.5, 2_000.0)
+    assert (seen.state_rows, seen.state_bytes) == (20, 4096)
+
+
+def test_progress_of_an_idle_query_is_no_batch() -> None:
+    idle = progress(3)
+    del idle["anabranch"]
+
+    assert batch_seen(idle) is None
+
+
+def test_a_story_counts_every_batch_once() -> None:
+    story = Story()
+
+    assert [story.add(batch(number)) for number in (0, 1, 1, 0, 2)] == [True, True, False, False, True]
+    assert (story.count, story.rows, story.results, story.late, story.rejected) == (3, 3_000, 30, 9, 12)
+    assert story.rate == 2_000.0
+
+
+def test_the_median_ignores_batches_without_input() -> None:
+    story = Story()
+    story.add(batch(0, milliseconds=800))
+    story.add(batch(1, milliseconds=400))
+    story.add(batch(2, milliseconds=600))
+    story.add(batch(3, rows=0, milliseconds=10))
+
+    assert story.median_seconds == 0.6
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160])
+@pytest.mark.parametrize("processors", [1, 2, 12, 40])
+def test_the_panel_fits_into_a_terminal(width: int, processors: int) -> None:
+    story = Story(expected_rows=10**9)
+    for number in range(30):
+        story.add(wide(number, processors))
+
+    lines = drawn(story, width)
+
+    assert len(lines) <= 22
+    assert all(len(line) <= width for line in lines)
+
+
+def test_the_panel_tells_the_numbers() -> None:
+    story = Story(expected_rows=4_000)
+    story.add(batch(0))
+    story.add(batch(1, milliseconds=250))
+
+    text = "\n".join(drawn(story, 80, events=[Event(0.0, "memory", "too much")]))
+
+    for expected in (
+        "2,000",
+        "50%",
+        "4,000",
+        "0.25 s",
+        "median 0.38 s",
+        "█▅",
+        "2.0 KiB",
+        "8 in quarantine",
+        "too much",
+    ):
+        assert expected in text
+
+
+def test_before_the_first_batch_the_panel_says_so() -> None:
+    assert "waiting for the first batch" in "\n".join(drawn(Story(), 80))
+
+
+def test_a_processor_over_its_budget_has_a_full_bar() -> None:
+    story = Story()
+    story.add(batch(0))
+
+    assert "█" * 22 in "\n".join(drawn(story, 80, memory=1_000))
+
+
+def test_where_nobody_watches_there_is_a_line_per_batch_and_event() -> None:
+    lines: list[str] = []
+    story = Story()
+    with PlainView(lines.append, story) as view:
+        view.batch(batch(7))
+        view.event(Event(0.0, "resume", "continuing"))
+        view.tick()
+
+    assert lines == [
+        "batch 7: 1,000 rows in, 10 results; 0.50 s, 2,000 rows/s; state 20 rows, 4.0 KiB; 3 late, 4 in quarantine",
+        "00:00:00 resume: continuing",
+    ]
+
+
+def test_the_live_view_leaves_the_last_picture_standing() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    story = Story()
+    with LiveView(console, story, "a query") as view:
+        story.add(batch(0))
+        view.batch(batch(0))
+        view.event(Event(0.0, "resume", "continuing"))
+
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert text.rindex("resume: continuing") > text.index("waiting for the first batch")
+
+
+def test_a_batch_without_late_rows_does_not_mention_them() -> None:
+    assert "late" not in batch_line(wide(0, 1))
+
+
+def test_a_run_is_told_in_one_line() -> None:
+    story = Story()
+    story.add(batch(0))
+
+    assert summary_line(story, 0.6) == (
+        "1,000 rows in, 10 results in 0.60 s and 1 batch; 2,000 rows/s, median batch 0.50 s, state at most 4.0 KiB"
+    )
+
+
+def test_a_bar_is_exact_to_an_eighth() -> None:
+    assert [bar(share, 2) for share in (0.0, 1 / 16, 0.5, 0.75, 1.0, 7.0)] == ["  ", "▏ ", "█ ", "█▌", "██", "██"]
+
+
+def test_a_sparkline_goes_from_zero_to_the_greatest() -> None:
+    assert sparkline([0, 1, 2]) == "▁▅█"
+    assert sparkline([]) == ""
+    assert sparkline([0, 0]) == "▁▁"
+
+
+def test_a_long_line_of_a_plan_is_continued_below_its_own_beginning() -> None:
+    assert fold("Project [a]\n   +- Stream orders AS o, keeps [a, b]", 26) == [
+        "Project [a]",
+        "   +- Stream orders AS o,",
+        "        keeps [a, b]",
+    ]
