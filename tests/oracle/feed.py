@@ -56,7 +56,11 @@ class Feed:
     @property
     def complete(self) -> pa.Table:
         """Everything that was added."""
-        return pa.concat_tables([self.schema.empty_table(), *self.batches])
+        return self.first(None)
+
+    def first(self, batches: int | None) -> pa.Table:
+        """What the first batches hold."""
+        return pa.concat_tables([self.schema.empty_table(), *self.batches[:batches]])
 
 
 def written(directory: Path, pattern: str = "**/*.parquet", reader: str = "read_parquet") -> pa.Table:

@@ -46,8 +46,8 @@ class _Outcome:
 
 @reported
 def demo(
-    rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 1_000_000,
-    batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 16,
+    rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 800_000,
+    batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 12,
     processors: Annotated[int, typer.Option(help="How many query processors share the state.", min=1)] = 2,
     seed: Annotated[int, typer.Option(help="The same seed generates the same streams.", min=0)] = 1,
     keep: Annotated[
@@ -101,7 +101,7 @@ def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bo
 def _start(stack: ExitStack, shop: Shop, folder: Path, debug: bool) -> SparkSession:
     with ThreadPoolExecutor(1) as background:
         generated = background.submit(write_streams, shop, folder)
-        spark = stack.enter_context(embedded_spark(debug=debug))
+        spark = stack.enter_context(embedded_spark(debug=debug, short=True))
         generated.result()
     return spark
 

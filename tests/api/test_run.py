@@ -1,0 +1,93 @@
+"""A running query: progress, waiting, stopping, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import psutil
+import pytest
+
+from anabranch.errors import CheckpointInUseError
+from tests.api.conftest import Pair
+from tests.oracle.feed import run_to_end, written
+from tests.oracle.referee import assert_same_rows
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """processingTime: input that arrives later is processed, a second run is refused meanwhile, stop ends it."""
+    engine = pair.engine(memory=1)
+    writer = engine.sql("SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND A.v <> B.v").writeStream
+    run = writer.queryName("steady").trigger(processingTime="100 milliseconds").start(tmp_path / "out")
+    run.processAllAvailable()
+    assert run.isActive
+    assert run.name == "steady"
+    assert run.awaitTermination(1) is False
+    with pytest.raises(CheckpointInUseError, match=r"in use by another run \(process \d+ on .*\); stop that run first"):
+        pair.engine().sql(engine_text(run)).writeStream.start(tmp_path / "other")
+    pair.add(1, 4)
+    run.processAllAvailable()
+    assert_same_rows(written(tmp_path / "out"), pair.expected())
+
+    progress = run.recentProgress
+    with_rows = [entry for entry in progress if entry["numInputRows"]]
+    assert [entry["batchId"] for entry in with_rows] == [0, 1, 2]
+    assert {"id", "runId", "name", "timestamp", "batchId", "durationMs", "sources", "sink"} <= with_rows[0].keys()
+    assert with_rows[0]["id"] == run.id
+    assert with_rows[0]["runId"] == run.runId
+    assert sum(entry["sink"]["numOutputRows"] for entry in with_rows) == len(pair.expected())
+    ours = with_rows[-1]["anabranch"]
+    assert ours["step"] == 3
+    assert ours["receivedRows"] == {"A": 2, "B": 2}
+    assert ours["totals"]["received"] == [8, 8]
+    assert [processor["processor"] for processor in ours["processors"]] == [0, 1]
+    assert sum(processor["activeRows"] for processor in ours["processors"]) == 16
+    assert all({"activeBytes", "results", "busyMs"} <= processor.keys() for processor in ours["processors"])
+    last = run.lastProgress
+    assert last is not None
+    assert last["batchId"] >= 2
+    assert {event.kind for event in run.events} == {"memory"}
+    assert "more than its budget" in str(run.events[0])
+
+    run.explain()
+    shown = capsys.readouterr().out
+    assert "MultiwayJoin 2 inputs on A.`k`=B.`k`" in shown
+    assert "rows of active state" in shown
+
+    run.stop()
+    assert not run.isActive
+    assert run.exception() is None
+    assert run.awaitTermination(10) is True
+    assert_nothing_left(tmp_path)
+    run_to_end(pair.engine().sql(engine_text(run)), tmp_path / "out")
+    assert_same_rows(written(tmp_path / "out"), pair.expected())
+
+
+def engine_text(run) -> str:  # noqa: ANN001
+    return run._query._bound.text
+
+
+def test_the_session_is_left_as_it_was(pair: Pair, tmp_path: Path) -> None:
+    before = dict(pair.spark.sparkContext.getConf().getAll()), pair.spark.conf.getAll
+    run = run_to_end(pair.query(), tmp_path / "out")
+    assert run.lastProgress is not None
+    assert (dict(pair.spark.sparkContext.getConf().getAll()), pair.spark.conf.getAll) == before
+    assert_nothing_left(tmp_path)
+
+
+def test_a_condition_that_is_never_true_gives_an_empty_answer(pair: Pair, tmp_path: Path) -> None:
+    """Spark would like to skip the join altogether; the state has to be kept all the same."""
+    run = run_to_end(pair.engine().sql("SELECT A.k FROM A, B WHERE A.k = B.k AND 1 = 0"), tmp_path / "out")
+    assert run.lastProgress is not None
+    assert run.lastProgress["anabranch"]["totals"]["received"] == [6, 6]
+    assert run.lastProgress["sink"]["numOutputRows"] == 0
+
+
+def assert_nothing_left(directory: Path) -> None:
+    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("anabranch")] == []
+    opened = [file.path for file in psutil.Process().open_files() if file.path.startswith(str(directory))]
+    assert opened == []
+    mapped = [entry.path for entry in psutil.Process().memory_maps() if entry.path.startswith(str(directory))]
+    assert mapped == []

@@ -1,0 +1,120 @@
+"""Where answers go: formats, partitions, user functions."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from tests.api.conftest import Pair
+from tests.oracle.feed import written
+from tests.oracle.referee import assert_same_rows
+
+pytestmark = pytest.mark.spark
+
+
+def test_files_of_any_format_and_partitions(pair: Pair, tmp_path: Path) -> None:
+    query = pair.query()
+    partitioned = query.writeStream.partitionBy("k").option("checkpointLocation", tmp_path / "p")
+    partitioned.trigger(availableNow=True).start(tmp_path / "parts").awaitTermination()
+    as_json = query.writeStream.format("JSON").option("checkpointLocation", tmp_path / "j").option("compression", "gzip")
+    as_json.trigger(availableNow=True).start(tmp_path / "lines").awaitTermination()
+
+    names = {path.parent.name for path in (tmp_path / "parts").rglob("*.parquet")}
+    assert names == {"k=1", "k=2", "k=3"}
+    parts = written(tmp_path / "parts").select(["k", "v", "w"])
+    assert_same_rows(parts, pair.expected())
+    assert all(path.name.endswith(".json.gz") for path in (tmp_path / "lines").iterdir())
+    assert_same_rows(written(tmp_path / "lines", "*.json.gz", "read_json"), pair.expected())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["A", "B", "j", "lines", "p", "parts"]
+
+
+def test_parquet_that_spark_and_duckdb_read_alike(pair: Pair, tmp_path: Path) -> None:
+    run = pair.query().writeStream.format("parquet").trigger(availableNow=True).start(tmp_path / "out")
+    run.awaitTermination()
+    assert_same_rows(written(tmp_path / "out"), pair.expected())
+    by_spark = pair.spark.read.parquet(str(tmp_path / "out"))
+    assert by_spark.schema == pair.query().schema
+    assert_same_rows(by_spark.toArrow(), pair.expected())
+
+
+def test_a_second_checkpoint_may_write_to_the_same_directory(pair: Pair, tmp_path: Path) -> None:
+    for checkpoint in ("one", "two"):
+        run = pair.query(checkpoint).writeStream.trigger(availableNow=True).start(tmp_path / "out")
+        run.awaitTermination()
+    assert_same_rows(written(tmp_path / "out"), pa.concat_tables([pair.expected()] * 2))
+
+
+def test_memory_is_a_table_by_the_querys_name(pair: Pair) -> None:
+    run = pair.query().writeStream.format("memory").queryName("answers").trigger(availableNow=True).start()
+    run.awaitTermination()
+    assert run.name == "answers"
+    assert_same_rows(pair.spark.table("answers").toArrow(), pair.expected())
+
+
+def test_console_prints_every_batch(pair: Pair, capfd: pytest.CaptureFixture[str]) -> None:
+    writer = pair.query().writeStream.format("console").option("numRows", 1).option("truncate", False)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    shown = capfd.readouterr().out
+    assert "Batch: 0" in shown
+    assert "Batch: 1" in shown
+    assert shown.count("only showing top 1 row") == 2
+
+
+def test_noop_and_formats_that_nobody_knows(pair: Pair) -> None:
+    run = pair.query("one").writeStream.format("noop").trigger(availableNow=True).start()
+    run.awaitTermination()
+    assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == len(pair.expected())
+
+    with pytest.raises((PySparkException, Exception), match="parqet"):
+        pair.query("two").writeStream.format("parqet").trigger(availableNow=True).start().awaitTermination()
+
+
+def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
+    """What the function reads of one batch changes neither the state nor what it gets in the next."""
+    pair.add(1, 2)
+    pair.add(1, 1, 2, 3)
+    got: dict[int, pa.Table] = {}
+
+    def function(results: DataFrame, batch_id: int) -> None:
+        if batch_id == 0:
+            results.limit(1).collect()
+        elif batch_id == 2:
+            results.count()
+            got[batch_id] = results.toArrow()
+            assert len(results.where("k = 1").toArrow()) > 0
+        elif batch_id == 3:
+            got[batch_id] = results.toArrow()
+
+    run = pair.query().writeStream.foreachBatch(function).trigger(availableNow=True).start()
+    run.awaitTermination()
+
+    assert_same_rows(pa.concat_tables([pair.expected(2), got[2]]), pair.expected(3))
+    assert_same_rows(pa.concat_tables([pair.expected(3), got[3]]), pair.expected())
+    totals = run.recentProgress[-1]["anabranch"]["totals"]
+    assert totals == {"results": len(pair.expected()), "received": [12, 12], "late": [0, 0], "rejected": [0, 0]}
+
+
+def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_was(pair: Pair) -> None:
+    """Also the very first batch: more input has arrived meanwhile, but a batch id stands for the same rows."""
+    seen: list[tuple[int, str]] = []
+
+    def failing(results: DataFrame, batch_id: int) -> None:
+        seen.append((batch_id, json.dumps(sorted(map(list, results.collect())))))
+        if len(seen) < 3:
+            raise ValueError("the disk is full")
+
+    for _ in range(2):
+        run = pair.query(batches_at_once=9).writeStream.foreachBatch(failing).trigger(availableNow=True).start()
+        with pytest.raises(ValueError, match="the disk is full"):
+            run.awaitTermination()
+        assert isinstance(run.exception(), ValueError)
+        assert not run.isActive
+        pair.add(1)
+    pair.query(batches_at_once=9).writeStream.foreachBatch(failing).trigger(availableNow=True).start().awaitTermination()
+    assert seen[0] == seen[1] == seen[2]
+    assert sum(len(json.loads(rows)) for _, rows in seen[2:]) == len(pair.expected())
