@@ -18,7 +18,18 @@ from anabranch.kernel.multiway import UNBOUNDED, join_deltas
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import even_placement, group_bits, owned_ranges
 from anabranch.state.manifest import Manifest
-from tests.kernel.streams import MOST_ROWS, Answer, Join, Row, collect, duckdb, joins, nested_loops
+from tests.kernel.streams import (
+    MOST_ROWS,
+    Answer,
+    Join,
+    Row,
+    collect,
+    duckdb,
+    joins,
+    nested_loops,
+    plenty,
+    share_with_results,
+)
 from tests.oracle.profiles import examples
 from tests.state.segments import MemoryRuns
 
@@ -164,11 +175,11 @@ def punctual_joins(draw: st.DrawFn) -> tuple[Join, tuple[int, ...]]:
     """Rows that arrive out of order, but none later than its input allows, and the allowed lateness per input."""
     m = draw(st.integers(2, 4))
     lateness = draw(st.tuples(*[st.integers(0, 10)] * m))
-    windows = draw(st.tuples(*[st.sampled_from([0, 2, 5, 10, UNBOUNDED, None])] * m))
+    windows = draw(st.tuples(*[st.sampled_from([0, 5, 10, 20, 20, UNBOUNDED, None])] * m))
     inputs = []
     for allowed in lateness:
         drawn = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, allowed))
-        rows = draw(st.lists(drawn, max_size=2 * MOST_ROWS[m]))
+        rows = draw(plenty(drawn, 2 * MOST_ROWS[m]))
         # Arrival = ts + delay with delay <= lateness: when a row arrives, no earlier one is newer by more than that.
         inputs.append(tuple(Row(key, ts, min((ts + delay) // 12, BATCHES - 1)) for key, ts, delay in rows))
     return Join(windows, tuple(inputs), hashes=draw(st.sampled_from(["distinct", "colliding"]))), lateness
@@ -182,6 +193,11 @@ def test_purging_what_no_punctual_row_can_meet_changes_nothing(
     join, lateness = case
     answer, _ = run(join, replace(setting, lateness=lateness))
     assert answer == nested_loops(join)
+
+
+def test_most_joins_that_are_tried_have_results() -> None:
+    assert share_with_results(joins(lots=BATCHES)) > 0.6
+    assert share_with_results(punctual_joins().map(lambda case: case[0])) > 0.5
 
 
 def test_purging_does_happen() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED, JoinShape, Matches, join_deltas, keys_equal
 from anabranch.state.run import Segment
-from tests.kernel.streams import HASHES, KEYS, Join, Row, collect, duckdb, joins, nested_loops
+from tests.kernel.streams import HASHES, KEYS, Join, Row, collect, duckdb, joins, nested_loops, share_with_results
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 
@@ -40,6 +40,10 @@ def by_kernel(join: Join, seed: int | None = None, **limits: int) -> Counter:
         old.append([lot for lot in lots[:-1] if len(lot)])
         deltas.append(lots[-1])
     return collect(join, shape, join_deltas(shape, old, deltas))
+
+
+def test_most_joins_that_are_tried_have_results() -> None:
+    assert share_with_results(joins(lots=OLD_LOTS + 1)) > 0.6
 
 
 @examples(150)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.kernel.probe import Ranges, bisect_ranges, expand, narrow, probe, ranges_to_rows
 from tests.oracle.profiles import examples
 
-few = st.integers(0, 30) | st.sampled_from([0, 2**63 - 1, 2**63, 2**64 - 1])
-wide = few | st.integers(0, 2**64 - 1)
+many_hashes = st.integers(0, 30) | st.sampled_from([0, 2**63 - 1, 2**63, 2**64 - 1])
 
 
 def as_triples(ranges: Ranges) -> list[tuple[int, int, int]]:
@@ -19,10 +18,12 @@ def as_triples(ranges: Ranges) -> list[tuple[int, int, int]]:
 
 @examples(200)
 @given(
-    # Few against many and many against few: the kernel searches in either direction.
-    wanted=st.sets(wide, max_size=40) | st.sets(few, max_size=3),
-    hashes=st.lists(wide, max_size=3) | st.lists(few, max_size=60),
+    # The kernel searches the shorter side in the longer one: either may be the shorter.
+    wanted=st.sets(many_hashes, max_size=4) | st.sets(many_hashes, min_size=12),
+    hashes=st.lists(many_hashes, max_size=4) | st.lists(many_hashes, min_size=20, max_size=60),
 )
+@example(wanted=set(range(10, 50)), hashes=[20, 20, 40])
+@example(wanted={5, 20, 40, 99}, hashes=[7, *[20] * 9, 40, 41])
 def test_a_probe_finds_what_a_loop_finds(wanted: set[int], hashes: list[int]) -> None:
     sought, ordered = sorted(wanted), sorted(hashes)
     found = probe(np.array(sought, dtype=np.uint64), np.array(ordered, dtype=np.uint64))

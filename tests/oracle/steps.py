@@ -90,6 +90,9 @@ class Steps:
             for name, kind in self.kinds.items()
         }
         number = self.next_batch if batch_id is None else batch_id
+        log = self.taken.spark / "offsets" / str(number)
+        log.parent.mkdir(exist_ok=True)
+        log.touch()
         self.runner(pack(self.query._layout, frames), number)
         self.next_batch = number + 1
 

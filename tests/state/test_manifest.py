@@ -36,7 +36,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     return Manifest(tuple(draw(st.lists(spines, min_size=1, max_size=4))))
 
 
-@examples(60)
+@examples(40)
 @given(manifest=manifests())
 def test_a_manifest_comes_back_from_its_document_as_it_was(
     manifest: Manifest, tmp_path_factory: pytest.TempPathFactory
@@ -46,7 +46,7 @@ def test_a_manifest_comes_back_from_its_document_as_it_was(
     assert Manifest.from_json(read_document(path)) == manifest
 
 
-@examples(60)
+@examples(30)
 @given(manifest=manifests())
 def test_a_manifest_names_every_file_and_counts_every_row_it_lists(manifest: Manifest) -> None:
     slices = [piece for spine in manifest.spines for piece in spine.slices()]

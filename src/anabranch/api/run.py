@@ -177,7 +177,7 @@ def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
     except PySparkException:
         pass  # told to the user by awaitTermination and exception
     finally:
-        run._runner.started()
+        run._runner.wait_idle()
         checkpoint.release()
         run._ended.set()
 

@@ -28,7 +28,7 @@ from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import AsJson, Debug, reported
 from anabranch.cli.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
-from anabranch.cli.wording import doing, show_plan, show_query
+from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError
 from anabranch.observe.numbers import format_seconds
 from anabranch.observe.story import Story
@@ -72,15 +72,15 @@ def demo(
         print(json.dumps(_document(shop, processors, outcome, seconds), indent=2))
     else:
         style = "bold green" if outcome.verdict.exact else "bold red"
-        console.print(str(outcome.verdict), style=style, highlight=False, soft_wrap=True)
-        console.print(_last_line(seconds, keep), style="dim", highlight=False, soft_wrap=True)
+        say(console, str(outcome.verdict), style)
+        say(console, _last_line(seconds, keep), "dim")
     if not outcome.verdict.exact:
         raise typer.Exit(1)
 
 
 def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bool) -> _Outcome:
     file = replace(_write_run_file(folder), processors=processors)
-    console.print(f"[bold]Anabranch {anabranch.__version__}[/]: a {TITLE}\n", highlight=False, soft_wrap=True)
+    say(console, f"Anabranch {anabranch.__version__}: a {TITLE}\n", "bold")
     show_query(console, file.query)
     console.print()
     story = Story(expected_rows=shop.total_rows)
@@ -92,7 +92,7 @@ def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bo
         show_plan(console, query)
         console.print()
         seconds = watch(launch.start(query, file), story, view)
-    console.print(summary_line(story, seconds), highlight=False, soft_wrap=True)
+    say(console, summary_line(story, seconds))
     with doing(console, "asking DuckDB the same question"):
         verdict = demo_query.compare(folder)
     return _Outcome(story, seconds, verdict)

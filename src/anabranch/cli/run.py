@@ -22,7 +22,7 @@ from anabranch.cli.failures import AsJson, Debug, RunInterruptedError, reported
 from anabranch.cli.run_file import RunFile, load
 from anabranch.cli.signals import Interrupted
 from anabranch.cli.watch import choose_view, silent_view, watch
-from anabranch.cli.wording import doing, show_plan
+from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
 from anabranch.observe.story import Story
 from anabranch.observe.terminal import summary_line
@@ -52,14 +52,14 @@ def run(
             query = launch.prepare(spark, described)
         show_plan(console, query)
         if check:
-            console.print(f"{file}: nothing to object to", highlight=False, soft_wrap=True)
+            say(console, f"{file}: nothing to object to")
             return
         console.print()
         try:
             seconds = watch(launch.start(query, described), story, view)
         except Interrupted:
             raise RunInterruptedError(_how_to_go_on(file, described, story)) from None
-    console.print(summary_line(story, seconds), highlight=False, soft_wrap=True)
+    say(console, summary_line(story, seconds))
     if as_json:
         print(json.dumps(_document(described, story, seconds), indent=2))
 

@@ -26,6 +26,11 @@ def show_plan(console: Console, query: Query) -> None:
         console.print(Text(line, style="dim"), soft_wrap=True)
 
 
+def say(console: Console, text: str, style: str = "") -> None:
+    """Print a sentence: folded at spaces on a terminal, in one line elsewhere."""
+    console.print(Text(text, style=style), soft_wrap=not console.is_terminal)
+
+
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
     """Say what is going on while it takes time: a line that disappears, or a plain one where nobody watches."""
@@ -33,7 +38,7 @@ def doing(console: Console, what: str) -> Iterator[None]:
         with console.status(what):
             yield
     else:
-        console.print(f"{what} ...", highlight=False, soft_wrap=True)
+        say(console, f"{what} ...")
         yield
 
 

@@ -6,7 +6,7 @@ produces every new combination exactly once, in whatever order rows arrived.
 
 The work is done per distinct hash of the batch ("wanted"):
 
-1. probe each input's old segments and its delta with the wanted hashes; drop every hash that some input lacks;
+1. probe each input's old segments and its delta with the wanted hashes; drop a hash as soon as some input lacks it;
 2. gather the rows that remain into one small table per input, grouped by hash, sorted by time (`Candidates`); hashes
    are taken in blocks so that no more than about `gather_rows` are gathered at once;
 3. enumerate combinations input by input, depth first, in chunks of at most `chunk_rows`, so that memory does not
@@ -82,13 +82,8 @@ def join_deltas(shape: JoinShape, old: Sequence[Sequence[Segment]], deltas: Sequ
     wanted = _distinct(np.concatenate([delta.hashes for delta in deltas]))
     if len(wanted) == 0:
         return
-    found = [
-        [probe(wanted, segment.hashes) for segment in (*segments, delta)]
-        for segments, delta in zip(old, deltas, strict=True)
-    ]
-    totals = [_count(ranges, len(wanted)) for ranges in found]
-    complete = np.logical_and.reduce([total > 0 for total in totals])
-    useful = np.flatnonzero(complete)
+    found, totals = _probe_inputs(wanted, old, deltas)
+    useful = np.flatnonzero(np.logical_and.reduce([total > 0 for total in totals]))
     weight = np.cumsum(np.add.reduce(totals)[useful])
     first = 0
     while first < len(useful):
@@ -99,17 +94,32 @@ def join_deltas(shape: JoinShape, old: Sequence[Sequence[Segment]], deltas: Sequ
         first = last
 
 
+def _probe_inputs(
+    wanted: NDArray[np.uint64], old: Sequence[Sequence[Segment]], deltas: Sequence[Segment]
+) -> tuple[list[list[Ranges]], list[Indices]]:
+    """Per input, the ranges of wanted hashes in its segments and its delta, and how many rows each hash has there.
+
+    Smallest input first, each asked only for the hashes that all inputs before it have: most arriving rows find no
+    partner in some input, and are not looked for in the larger ones.
+    """
+    found: list[list[Ranges]] = [[] for _ in deltas]
+    totals = [np.zeros(len(wanted), dtype=np.int64) for _ in deltas]
+    alive = np.arange(len(wanted))
+    sizes = [sum(map(len, segments)) for segments in old]
+    for i in sorted(range(len(deltas)), key=sizes.__getitem__):
+        for segment in (*old[i], deltas[i]):
+            ranges = probe(wanted[alive], segment.hashes)
+            ranges = Ranges(alive[ranges.owner], ranges.start, ranges.stop)
+            totals[i][ranges.owner] += ranges.lengths
+            found[i].append(ranges)
+        alive = alive[totals[i][alive] > 0]
+    return found, totals
+
+
 def _distinct(hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Ascending distinct hashes; sorting beats the hash table of `np.unique` here."""
     hashes = np.sort(hashes)
     return hashes[np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))]
-
-
-def _count(ranges: Sequence[Ranges], hashes: int) -> Indices:
-    total = np.zeros(hashes, dtype=np.int64)
-    for part in ranges:
-        total[part.owner] += part.lengths
-    return total
 
 
 def _join_block(

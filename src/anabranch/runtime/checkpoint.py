@@ -94,6 +94,7 @@ class Checkpoint:
                 (self.path / directory).mkdir(exist_ok=True)
             create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
             self._check_identity(identity)
+            self._check_spark_log()
             self._open_epoch()
         except BaseException:
             self.release()
@@ -194,8 +195,9 @@ class Checkpoint:
 
     def _check_identity(self, identity: Json) -> None:
         path = self.path / "anabranch.json"
-        if not self.steps():
-            # Nothing counts yet: a query that failed in its first batch may be corrected.
+        if not self.steps() and not (path.exists() and self.identity() == identity):
+            # Nothing counts yet: a query that failed in its first batch may be corrected. The same query keeps
+            # Spark's log, so that batch 0 comes again with the rows that the sink may have seen under that id.
             shutil.rmtree(self.spark)
             self.spark.mkdir()
             write_file(path, encode_document(identity))
@@ -208,6 +210,15 @@ class Checkpoint:
             raise ResumeMismatchError(
                 f"checkpoint {self.path} cannot be resumed: {'; '.join(differences)}. Run the query it was made "
                 "with, or give the changed one a new checkpoint directory"
+            )
+
+    def _check_spark_log(self) -> None:
+        """Without its log Spark would count batches from 0 again, and 0 may be the one that is done."""
+        last = self.last_step()
+        if last is not None and not (self.spark / "offsets" / str(last.batch_id)).exists():
+            raise CorruptStateError(
+                f"{self.spark / 'offsets'} has no entry for batch {last.batch_id}, the last that was committed. Part of "
+                "the checkpoint was removed or restored from another time; restore it as a whole"
             )
 
     def _open_epoch(self) -> None:

@@ -123,6 +123,11 @@ class StepRunner:
             self.failure = self._explain_failure(error)
             raise
 
+    def wait_idle(self) -> None:
+        """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
+        with self._lock:
+            self.started()
+
     def started(self) -> None:
         """Do, once, what had to wait for the first batch or the end of the run."""
         while self.when_started:
@@ -162,7 +167,8 @@ class StepRunner:
             names = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
             self._sink.publish(staging, [staging / name for name in names], batch_id)
             return found
-        results = finish(self._layout.outputs, self._query.residual, self._processed(packed, number, directory))
+        processed = self._processed(packed, number, directory)
+        results = finish(self._layout.outputs, self._query.residual, processed)
         kept = Observation() if self._query.residual and self._sink_reads_all else None
         if kept is not None:
             results = results.observe(kept, F.count(F.lit(1)).alias("rows"))
@@ -170,7 +176,8 @@ class StepRunner:
         self._kept_rows = None if kept is None else int(kept.get["rows"])
         found = self._collect_reports(directory)
         if len(found) < self._settings.processors:
-            _evaluate(results)
+            # Not `results`: Spark leaves the processors out altogether where the residual can never be true.
+            _evaluate(processed)
             found = self._collect_reports(directory)
         return found
 
