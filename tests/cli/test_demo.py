@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import duckdb
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from anabranch.cli import demo_query, signals
 from anabranch.cli.demo_query import _EXPECTED, compare
 from anabranch.cli.demo_streams import LATENESS, Shop, write_streams
 from anabranch.cli.main import app
@@ -116,6 +118,17 @@ def test_no_results_at_all_are_wrong(answered: tuple[Path, pa.Table]) -> None:
     folder, rows = answered
 
     assert compare(folder).missing == len(rows)
+
+
+def test_the_comparison_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def endless(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+        database.execute("SELECT count(*) FROM range(1_000_000_000_000) WHERE range % 7 = 3").fetchall()
+
+    monkeypatch.setattr(demo_query, "_compare", endless)
+    with signals.raised_as_exceptions():
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(signals.Interrupted):
+            compare(tmp_path)
 
 
 def test_a_folder_in_use_is_not_written_to(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import NamedTuple
@@ -163,7 +163,7 @@ def share_with_results(strategy: st.SearchStrategy) -> float:
     """Of the joins that a property tries, how many have an answer to get wrong."""
     found = []
 
-    @examples(60)
+    @examples(40)
     @given(strategy)
     def look(join: Join) -> None:
         found.append(bool(nested_loops(join)))

@@ -185,7 +185,7 @@ def punctual_joins(draw: st.DrawFn) -> tuple[Join, tuple[int, ...]]:
     return Join(windows, tuple(inputs), hashes=draw(st.sampled_from(["distinct", "colliding"]))), lateness
 
 
-@examples(80)
+@examples(60)
 @given(case=punctual_joins(), setting=settings_that_must_not_matter)
 def test_purging_what_no_punctual_row_can_meet_changes_nothing(
     case: tuple[Join, tuple[int, ...]], setting: Setting

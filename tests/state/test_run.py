@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -121,13 +122,12 @@ def test_any_flipped_bit_anywhere_in_the_file_is_found(small: tuple[Path, RunFil
     directory, file = small
     path = directory / file.name
     data = path.read_bytes()
-    for position in range(len(data)):
-        damaged = bytearray(data)
-        damaged[position] ^= 1 << (position * 5 % 8)
-        path.write_bytes(damaged)
-        with pytest.raises(CorruptStateError, match=r"run.arrow is damaged"):
-            read_run(directory, file)
-    path.write_bytes(data)
+    with open(path, "r+b", buffering=0) as handle:
+        for position, byte in enumerate(data):
+            os.pwrite(handle.fileno(), bytes([byte ^ 1 << (position * 5 % 8)]), position)
+            with pytest.raises(CorruptStateError, match=r"run.arrow is damaged"):
+                read_run(directory, file)
+            os.pwrite(handle.fileno(), bytes([byte]), position)
     assert len(read_run(directory, file)) == 2
 
 

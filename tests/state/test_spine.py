@@ -141,7 +141,7 @@ def live(ledger: Ledger, step: Step) -> int:
     return moved
 
 
-@examples(100)
+@examples(60)
 @given(history=histories, timed=st.booleans(), sizes=spine_sizes, max_span=st.none() | st.integers(0, 30))
 def test_any_history_lists_every_row_once_in_sorted_runs_at_a_bounded_price(
     history: list[Step], timed: bool, sizes: dict[str, int], max_span: int | None
@@ -159,7 +159,7 @@ def test_any_history_lists_every_row_once_in_sorted_runs_at_a_bounded_price(
 def test_most_histories_that_are_tried_meet_half_done_merges() -> None:
     half_done = []
 
-    @examples(60)
+    @examples(25)
     @given(history=histories, sizes=spine_sizes)
     def look(history: list[Step], sizes: dict[str, int]) -> None:
         ledger = Ledger(timed=True)

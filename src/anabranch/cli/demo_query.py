@@ -7,6 +7,7 @@ complete input at once: no batches, no state, no windows that move.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -109,16 +110,28 @@ class Verdict:
 
 
 def compare(folder: Path) -> Verdict:
-    """Compare the results below `folder` with DuckDB's answer from the streams below it."""
+    """Compare the results below `folder` with DuckDB's answer from the streams below it.
+
+    DuckDB works in a thread, because it does not let a signal through to the thread that waits for it.
+    """
+    with duckdb.connect() as database, ThreadPoolExecutor(1) as background:
+        answer = background.submit(_compare, database, folder)
+        try:
+            return answer.result()
+        except BaseException:
+            database.interrupt()
+            raise
+
+
+def _compare(database: duckdb.DuckDBPyConnection, folder: Path) -> Verdict:
     written = sorted((folder / "results").rglob("*.parquet"))
     files = {name: str(folder / name / "*.parquet") for name in ("orders", "payments", "shipments")}
-    with duckdb.connect() as database:
-        if not written:
-            missing = _one(database, f"SELECT count(*) FROM ({_EXPECTED})", files)[0]
-            return Verdict(0, missing, 0)
-        results = {"results": str(folder / "results" / "**" / "*.parquet")}
-        count = _one(database, "SELECT count(*) FROM read_parquet($results)", results)[0]
-        missing, surplus = _one(database, _DIFFERENCE, files | results)
+    if not written:
+        missing = _one(database, f"SELECT count(*) FROM ({_EXPECTED})", files)[0]
+        return Verdict(0, missing, 0)
+    results = {"results": str(folder / "results" / "**" / "*.parquet")}
+    count = _one(database, "SELECT count(*) FROM read_parquet($results)", results)[0]
+    missing, surplus = _one(database, _DIFFERENCE, files | results)
     return Verdict(count, missing, surplus)
 
 

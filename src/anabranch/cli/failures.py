@@ -48,6 +48,8 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             try:
                 command(*args, **kwargs)
                 sys.stdout.flush()
+                if signals.received() is not None:
+                    raise signals.Interrupted
             except typer.Exit:
                 raise
             except BrokenPipeError:

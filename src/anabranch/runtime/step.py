@@ -46,7 +46,7 @@ WIDE_ROWS = 4_096
 NO_BYTE_LIMIT = (1 << 31) - 1
 
 Found = dict[int, tuple[str, Report, Manifest]]
-KEPT_STEPS = 100
+KEPT_STEPS = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,34 @@
+"""Errors at every failpoint of the driver, in one process: quicker than kills, so every one for every way to write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.faults.driver import Rig
+from tests.faults.test_kill import assert_clean
+from tests.oracle.feed import run_to_end, written
+from tests.oracle.referee import assert_same_rows
+
+pytestmark = pytest.mark.spark
+
+FAILPOINTS = ["step.before_sink", "step.after_sink", "sink.publish", "step.before_commit", "step.after_commit"]
+
+
+@pytest.mark.parametrize("query", ["plain", "filtered"])
+def test_a_run_that_ends_anywhere_is_continued_exactly(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    rig = Rig(tmp_path / "rig")
+    for number, failpoint in enumerate(FAILPOINTS):
+        rig.add(1)
+        marker = tmp_path / f"{number}"
+        monkeypatch.setenv("ANABRANCH_FAILPOINT", f"{failpoint}=raise@once:{marker}")
+        with pytest.raises(Exception, match=f"failpoint {failpoint}"):
+            run_to_end(rig.query(spark, query, processors=1 + number % 3), rig.output)
+    rig.add(1)
+    run_to_end(rig.query(spark, query), rig.output)
+    assert_same_rows(written(rig.output), rig.expected())
+    assert_clean(rig)

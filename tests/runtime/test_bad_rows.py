@@ -1,0 +1,105 @@
+"""Rows that cannot be processed or come too late: named, counted, put aside; never silently gone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import anabranch as ab
+from anabranch.errors import BadRowError
+from tests.oracle.feed import Feed, on_time, run_to_end, written
+from tests.oracle.referee import Stream, assert_same_rows, join
+from tests.oracle.steps import Kind, Steps
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("k", pa.string()), ("at", pa.int64()), ("v", pa.binary())])
+QUERY = "SELECT A.k, A.at, B.at AS bt FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] WHERE A.k = B.k"
+FAR = 2**63 - 1
+
+
+def lines(directory: Path) -> list[dict]:
+    return [json.loads(line) for path in sorted(directory.glob("*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession, tmp_path: Path) -> None:
+    a, b = Feed(tmp_path / "A", SCHEMA), Feed(tmp_path / "B", SCHEMA)
+    a.add(k=["x", "y"], at=[1000, 1500], v=[b"1", b"2"])
+    b.add(k=["x", "y"], at=[1000, 2000], v=[None, b""])
+    a.add(k=["x", "y", "x", None, "x"], at=[2000, None, FAR, None, 100], v=[b"3", b"\xff\x00", b"5", b"6", b"7"])
+    b.add(k=["x", "x"], at=[-FAR, 3000], v=[b"8", b"9"])
+
+    def query(**settings: object) -> ab.Query:
+        engine = ab.Engine(spark, tmp_path / "checkpoint", **{"processors": 1, **settings})
+        engine.register("A", a.stream(spark), time="at", lateness="1 second")
+        engine.register("B", b.stream(spark), time="at", lateness="1 second")
+        return engine.sql(QUERY)
+
+    with pytest.raises(BadRowError) as caught:
+        run_to_end(query(), tmp_path / "out")
+    assert "column at:" in str(caught.value)
+    assert any(sample in str(caught.value) for sample in ("stream A", "stream B"))
+    assert "row(s) cannot be processed because its event time is" in str(caught.value)
+    assert any(f"k={key}, at=" in str(caught.value) for key in "xy")
+    assert "quarantine=PATH" in str(caught.value)
+    assert len(written(tmp_path / "out")) == 2  # the first batch, and nothing of the second
+
+    aside, late = tmp_path / "aside", tmp_path / "late"
+    run = run_to_end(query(quarantine=aside, late_rows=late), tmp_path / "out")
+    assert sorted((line["stream"], line["column"], line["problem"], line["row"]) for line in lines(aside)) == [
+        ("A", "at", "its event time is null", "k=y, at=null, v=FF00"),
+        ("A", "at", "its event time is out of range", f"k=x, at={FAR}, v=35"),
+        ("B", "at", "its event time is out of range", f"k=x, at={-FAR}, v=38"),
+    ]
+    assert [(line["input"], line["ts"], line["row"]["k"]) for line in lines(late)] == [("A", 100_000, "x")]
+
+    good = {
+        name: [batch.filter(pa.array([t is not None and abs(t) < FAR for t in batch.column("at").to_pylist()]))
+               for batch in feed.batches]
+        for name, feed in (("A", a), ("B", b))
+    }
+    streams = {name: Stream(on_time(batches, "at", 1000)[0], ["k"], "at", 1000) for name, batches in good.items()}
+    assert_same_rows(written(tmp_path / "out"), join(streams, ["A.k", "A.at", "B.at"]))
+    ours = run.recentProgress[-1]["anabranch"]
+    assert ours["receivedRows"] == {"A": 4, "B": 2}  # a row with a null key can join nothing and is not received
+    assert ours["quarantinedRows"] == {"A": 2, "B": 1}
+    assert ours["lateRows"] == {"A": 1, "B": 0}
+    assert ours["totals"] == {"results": len(written(tmp_path / "out")), "received": [6, 4], "late": [1, 0], "rejected": [2, 1]}
+
+
+def test_rows_put_aside_are_not_doubled_by_a_crash_and_fewer_processors(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {name: Kind(SCHEMA, "at", 0) for name in "AB"}
+    settings = {"quarantine": tmp_path / "aside", "late_rows": tmp_path / "late"}
+    keys = [str(number) for number in range(12)]
+    start = pa.table({"k": ["0"], "at": [1000], "v": [b""]}, schema=SCHEMA)
+    bad = pa.table({"k": keys, "at": [None] * 12, "v": [b""] * 12}, schema=SCHEMA)
+    late = pa.table({"k": keys, "at": [1] * 12, "v": [b""] * 12}, schema=SCHEMA)
+
+    def steps(processors: int) -> Steps:
+        return Steps(spark, tmp_path / "checkpoint", QUERY, kinds, processors=processors, settings=settings)
+
+    with steps(3) as crashing:
+        crashing.feed({"A": start})
+        monkeypatch.setenv("ANABRANCH_FAILPOINT", "step.before_commit=raise@once:" + str(tmp_path / "crashed"))
+        with pytest.raises(Exception, match="failpoint step.before_commit"):
+            crashing.feed({"A": pa.concat_tables([bad, late])})
+        assert len(list((tmp_path / "aside").iterdir())) == 3
+    with steps(1) as resumed:
+        resumed.feed({"A": pa.concat_tables([bad, late])})
+    assert len(lines(tmp_path / "aside")) == 12
+    assert sorted(line["row"]["k"] for line in lines(tmp_path / "late")) == sorted(keys)
+
+
+def test_nothing_is_bad_or_late_where_no_window_asks_for_time(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {name: Kind(SCHEMA, "at", 0) for name in "AB"}
+    rows = pa.table({"k": ["x", "x"], "at": [None, FAR], "v": [b"", b""]}, schema=SCHEMA)
+    with Steps(spark, tmp_path / "checkpoint", "SELECT A.at FROM A, B WHERE A.k = B.k", kinds) as steps:
+        steps.feed({"A": rows})
+        steps.feed({"B": rows})
+        assert len(steps.answer) == 4
