@@ -53,5 +53,3 @@ def pair(spark: SparkSession, tmp_path: Path) -> Pair:
     made.add(1, 2, 2)
     made.add(2, 3, 1)
     return made
-
-

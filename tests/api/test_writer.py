@@ -21,7 +21,9 @@ def test_files_of_any_format_and_partitions(pair: Pair, tmp_path: Path) -> None:
     query = pair.query()
     partitioned = query.writeStream.partitionBy("k").option("checkpointLocation", tmp_path / "p")
     partitioned.trigger(availableNow=True).start(tmp_path / "parts").awaitTermination()
-    as_json = query.writeStream.format("JSON").option("checkpointLocation", tmp_path / "j").option("compression", "gzip")
+    as_json = (
+        query.writeStream.format("JSON").option("checkpointLocation", tmp_path / "j").option("compression", "gzip")
+    )
     as_json.trigger(availableNow=True).start(tmp_path / "lines").awaitTermination()
 
     names = {path.parent.name for path in (tmp_path / "parts").rglob("*.parquet")}
@@ -115,6 +117,8 @@ def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_w
         assert isinstance(run.exception(), ValueError)
         assert not run.isActive
         pair.add(1)
-    pair.query(batches_at_once=9).writeStream.foreachBatch(failing).trigger(availableNow=True).start().awaitTermination()
+    pair.query(batches_at_once=9).writeStream.foreachBatch(failing).trigger(
+        availableNow=True
+    ).start().awaitTermination()
     assert seen[0] == seen[1] == seen[2]
     assert sum(len(json.loads(rows)) for _, rows in seen[2:]) == len(pair.expected())

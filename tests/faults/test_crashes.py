@@ -21,7 +21,7 @@ FAILPOINTS = ["step.before_sink", "step.after_sink", "sink.publish", "step.befor
 def test_a_run_that_ends_anywhere_is_continued_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    rig = Rig(tmp_path / "rig")
+    rig = Rig(tmp_path / "a place, 100% =strange= & #new ü")
     for number, failpoint in enumerate(FAILPOINTS):
         rig.add(1)
         marker = tmp_path / f"{number}"

@@ -156,7 +156,8 @@ def _start_spark(
     query: Query, name: str | None, trigger: dict[str, Any], checkpoint: Checkpoint, runner: StepRunner
 ) -> StreamingQuery:
     writer = query._packed.writeStream.foreachBatch(runner).trigger(**trigger)
-    writer = writer.option("checkpointLocation", checkpoint.spark.as_uri())
+    # Not as_uri(): Spark takes %20 for a part of the name.
+    writer = writer.option("checkpointLocation", f"file://{checkpoint.spark}")
     if name is not None:
         writer = writer.queryName(name)
     conf = query._spark.conf

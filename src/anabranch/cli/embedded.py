@@ -27,6 +27,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.api.session import local_session
 from anabranch.cli import signals
+from anabranch.cli.failures import first_line
 from anabranch.errors import ConfigError
 
 STOP_SECONDS = 15.0
@@ -70,7 +71,8 @@ def _start(scratch: Path, conf: dict[str, str], debug: bool, short: bool) -> Spa
         with contextlib.nullcontext() if debug else _stderr_to(log):
             return local_session(log_level="WARN" if debug else "ERROR", conf=settings)
     except PySparkException as error:
-        raise ConfigError(f"Spark does not start: {_last_words(log) or error}") from error
+        reason = _last_words(log) or first_line(error)
+        raise ConfigError(f"Spark does not start: {reason} (it needs Java 17 or newer, see JAVA_HOME)") from error
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from anabranch.api.run import Run
+from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.story import Story, batch_seen
 from anabranch.observe.terminal import LiveView, PlainView, View
@@ -36,7 +37,7 @@ def silent_view(story: Story) -> View:
 def watch(run: Run, story: Story, view: View) -> float:
     """Wait for the end of the run; its error is raised here. Returns the seconds it took."""
     started = time.monotonic()
-    told = 0
+    told: Event | None = None
     with view:
         active = True
         while active:
@@ -66,11 +67,13 @@ def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
         yield newest
 
 
-def _tell_events(run: Run, told: int, view: View) -> int:
+def _tell_events(run: Run, told: Event | None, view: View) -> Event | None:
+    """Tell what came after `told`; a run keeps its newest events only, so they cannot be counted off."""
     events = run.events
-    for event in events[told:]:
+    start = next((n + 1 for n in reversed(range(len(events))) if events[n] is told), 0)
+    for event in events[start:]:
         view.event(event)
-    return len(events)
+    return events[-1] if events else told
 
 
 def _print_line(line: str) -> None:

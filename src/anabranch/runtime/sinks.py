@@ -93,7 +93,7 @@ class FileSink:
         writer = results.write.format(self._chosen.format).options(**options).mode("overwrite")
         if self._chosen.partition_by:
             writer = writer.partitionBy(*self._chosen.partition_by)
-        writer.save(staging.as_uri())
+        writer.save(f"file://{staging}")  # not as_uri(): Spark takes %20 for a part of the name
         self.publish(staging, [path for path in staging.rglob("*") if path.is_file()], batch_id)
 
     def parquet_compression(self, schema: T.StructType) -> str | None:

@@ -1,0 +1,85 @@
+"""Following a run: every batch and every event is told once, however seldom we look."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.api.run import Run
+from anabranch.cli import watch as watching
+from anabranch.cli.watch import watch
+from anabranch.errors import BadRowError
+from anabranch.observe.events import Event
+from anabranch.observe.story import Story
+from anabranch.observe.terminal import PlainView
+
+
+def progress(number: int) -> dict[str, Any]:
+    part = {"lateRows": {}, "quarantinedRows": {}, "processors": []}
+    return {"batchId": number, "numInputRows": 10, "durationMs": {"triggerExecution": 5}, "anabranch": part}
+
+
+class ScriptedRun(Run):
+    """A run that has got further whenever somebody looks; `looks` are (batches so far, events so far)."""
+
+    def __init__(self, looks: list[tuple[int, list[Event]]], error: Exception | None = None) -> None:
+        self._looks = looks
+        self._error = error
+        self._now: tuple[int, list[Event]] = (0, [])
+
+    @property
+    def isActive(self) -> bool:
+        self._now = self._looks.pop(0)
+        return bool(self._looks)
+
+    @property
+    def events(self) -> list[Event]:
+        return self._now[1]
+
+    @property
+    def recentProgress(self) -> list[dict[str, Any]]:
+        return [progress(number) for number in range(self._now[0])]
+
+    @property
+    def lastProgress(self) -> dict[str, Any] | None:
+        return progress(self._now[0] - 1) if self._now[0] else None
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:
+        if self._error is not None:
+            raise self._error
+        return None
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.0)
+
+
+def told(looks: list[tuple[int, list[Event]]]) -> list[str]:
+    lines: list[str] = []
+    story = Story()
+    watch(ScriptedRun(looks), story, PlainView(lines.append, story))
+    return [line.split(":")[0] if line.startswith("batch") else line.split()[-1] for line in lines]
+
+
+def test_batches_are_told_once_also_if_several_pass_between_two_looks() -> None:
+    looks: list[tuple[int, list[Event]]] = [(0, []), (1, []), (1, []), (4, []), (5, [])]
+
+    assert told(looks) == ["batch 0", "batch 1", "batch 2", "batch 3", "batch 4"]
+
+
+def test_events_are_told_once_also_if_old_ones_are_forgotten() -> None:
+    a, b, c, d = (Event(0.0, "kind", reason) for reason in "abcd")
+
+    assert told([(0, [a]), (0, [a, b]), (0, [b, c]), (0, [c, d]), (0, [c, d])]) == ["a", "b", "c", "d"]
+
+
+def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
+    lines: list[str] = []
+    story = Story()
+
+    with pytest.raises(BadRowError):
+        watch(ScriptedRun([(0, []), (1, [])], BadRowError("a null")), story, PlainView(lines.append, story))
+
+    assert story.count == 1

@@ -1,0 +1,84 @@
+"""Late rows and dead rows: the arithmetic of event time, against the definition of a result."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.plan.watermark import InputTime, can_expire, retention, thresholds
+
+times = st.integers(-50, 50)
+inputs = st.lists(
+    st.builds(InputTime, st.none() | st.integers(0, 20), st.none() | st.integers(0, 20)), min_size=2, max_size=4
+)
+
+
+def is_result(entries: list[InputTime], ts: list[int]) -> bool:
+    newest = max(ts)
+    return all(entry.window is None or t >= newest - entry.window for entry, t in zip(entries, ts, strict=True))
+
+
+@given(inputs, st.data())
+def test_a_purged_row_is_in_no_result_with_any_row_that_may_still_arrive(
+    entries: list[InputTime], data: st.DataObject
+) -> None:
+    newest = [data.draw(st.none() | times) for _ in entries]
+    limits = thresholds(entries, newest)
+    for i, threshold in enumerate(limits.purge):
+        if threshold is None:
+            continue
+        combination = [data.draw(times) for _ in entries]
+        arriving = data.draw(st.sampled_from([j for j in range(len(entries)) if j != i]))
+        late = limits.late[arriving]
+        if combination[i] < threshold and (late is None or combination[arriving] >= late):
+            assert not is_result(entries, combination)
+
+
+@given(inputs, st.data())
+def test_a_row_one_tick_younger_than_the_threshold_can_still_meet_a_row_on_time(
+    entries: list[InputTime], data: st.DataObject
+) -> None:
+    newest: list[int | None] = [data.draw(times) for _ in entries]
+    limits = thresholds(entries, newest)
+    for i, threshold in enumerate(limits.purge):
+        if threshold is None:
+            continue
+        others = [j for j in range(len(entries)) if j != i]
+        marks = {j: limits.late[j] for j in others}
+        slowest = min((mark, j) for j, mark in marks.items() if mark is not None)[1]
+        mark, window = marks[slowest], entries[i].window
+        assert mark is not None
+        assert window is not None
+        assert mark - window == threshold, "the slowest watermark decides"
+
+
+@given(inputs)
+def test_nothing_is_late_where_no_window_can_expire(entries: list[InputTime]) -> None:
+    limits = thresholds(entries, [100] * len(entries))
+    if not any(can_expire(entries, i) for i in range(len(entries))):
+        assert set(limits.late) == {None}
+        assert set(limits.purge) == {None}
+
+
+def test_an_unbounded_stream_keeps_its_partners_for_ever() -> None:
+    entries = [InputTime(10, 5), InputTime(None, 5)]
+    assert thresholds(entries, [1000, 1000]).purge == (None, None)
+    assert thresholds(entries, [1000, 1000]).late == (None, None)
+    assert retention(entries, 0) is None
+
+
+def test_a_stream_that_is_never_late_is_purged_itself_but_keeps_its_partner() -> None:
+    entries = [InputTime(10, None), InputTime(20, 5)]
+    limits = thresholds(entries, [1000, 900])
+    assert limits.purge == (900 - 5 - 10, None)
+    assert limits.late == (None, 900 - 5)
+
+
+def test_a_stream_that_has_delivered_nothing_yet_holds_everything() -> None:
+    entries = [InputTime(10, 1), InputTime(10, 1), InputTime(10, 1)]
+    limits = thresholds(entries, [1000, 1000, None])
+    assert limits.purge == (None, None, 1000 - 1 - 10)
+
+
+def test_rows_are_kept_about_a_window_and_the_partners_lateness() -> None:
+    assert retention([InputTime(10, 1), InputTime(20, 7)], 0) == 17
