@@ -9,10 +9,13 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 
+# Tests run many small plans once each: compiling them thoroughly would take longer than running them.
+QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """An embedded Spark with two cores, started when the first test asks for it."""
-    session = ab.local_session(cores=2, memory="1500m")
+    session = ab.local_session(cores=2, memory="1500m", conf=QUICK_START)
     yield session
     session.stop()

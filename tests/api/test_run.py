@@ -65,7 +65,7 @@ def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFi
     assert_same_rows(written(tmp_path / "out"), pair.expected())
 
 
-def engine_text(run) -> str:  # noqa: ANN001
+def engine_text(run) -> str:
     return run._query._bound.text
 
 

@@ -14,11 +14,12 @@ from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, batch_seen
 from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
 
 
-def progress(number: int, rows: int = 1_000, milliseconds: int = 500) -> dict[str, Any]:
+def progress(number: int, rows: int = 1_000, milliseconds: int = 500, results: int = 10) -> dict[str, Any]:
     return {
         "batchId": number,
         "numInputRows": rows,
         "durationMs": {"triggerExecution": milliseconds},
+        "sink": {"numOutputRows": results},
         "anabranch": {
             "lateRows": {"a": 1, "b": 2},
             "quarantinedRows": {"a": 0, "b": 4},
@@ -53,6 +54,11 @@ def test_a_batch_is_read_from_progress() -> None:
     assert (seen.number, seen.rows, seen.results, seen.late, seen.rejected) == (3, 1_000, 10, 3, 4)
     assert (seen.seconds, seen.rate) == (0.5, 2_000.0)
     assert (seen.state_rows, seen.state_bytes) == (20, 4096)
+
+
+def test_results_are_those_after_the_residual_predicate_if_somebody_counted_them() -> None:
+    assert batch(0, results=7).results == 7
+    assert batch(0, results=-1).results == 10
 
 
 def test_progress_of_an_idle_query_is_no_batch() -> None:

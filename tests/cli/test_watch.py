@@ -1,3 +1,4 @@
+# ruff: noqa: N802, a run's names are spelt as in PySpark
 """Following a run: every batch and every event is told once, however seldom we look."""
 
 from __future__ import annotations
@@ -16,8 +17,13 @@ from anabranch.observe.terminal import PlainView
 
 
 def progress(number: int) -> dict[str, Any]:
-    part = {"lateRows": {}, "quarantinedRows": {}, "processors": []}
-    return {"batchId": number, "numInputRows": 10, "durationMs": {"triggerExecution": 5}, "anabranch": part}
+    return {
+        "batchId": number,
+        "numInputRows": 10,
+        "durationMs": {"triggerExecution": 5},
+        "sink": {"numOutputRows": 0},
+        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "processors": []},
+    }
 
 
 class ScriptedRun(Run):

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import anabranch as ab
+from tests.conftest import QUICK_START
 from tests.oracle.feed import Feed, run_to_end
 from tests.oracle.referee import Stream, join
 
@@ -80,7 +81,7 @@ def spawn(job: dict[str, Any], failpoint: str | None = None) -> subprocess.Popen
 
 def main(job: dict[str, Any]) -> None:
     """Do the runs of a job."""
-    spark = ab.local_session(cores=2, memory="1g", conf=job.get("conf", {}))
+    spark = ab.local_session(cores=2, memory="1g", conf={**QUICK_START, **job.get("conf", {})})
     for run in job["runs"]:
         if "workers" in run:
             # Spark starts new workers for a new environment.

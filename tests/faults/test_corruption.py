@@ -45,8 +45,6 @@ def copied(sound: Path, tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-
-
 def flip(path: Path, where: float = 0.5) -> None:
     content = bytearray(path.read_bytes())
     content[int(len(content) * where)] ^= 0x01

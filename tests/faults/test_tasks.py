@@ -12,7 +12,7 @@ from tests.faults.driver import Rig
 from tests.oracle.feed import run_to_end, written
 from tests.oracle.referee import assert_same_rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Path) -> None:

@@ -69,8 +69,8 @@ def written(directory: Path, pattern: str = "**/*.parquet", reader: str = "read_
 
 
 def on_time(batches: list[pa.Table], time: str, lateness: int) -> tuple[pa.Table, pa.Table]:
-    """The rows that are on time and those that are late, by SPEC section 0: a row is late if it is older than the newest
-    row of earlier batches minus the lateness. `time` is a column of integers in the unit of `lateness`."""
+    """The rows that are on time and those that are late, by SPEC section 0: a row is late if it is older than the
+    newest row of earlier batches minus the lateness. `time` is a column of integers in the unit of `lateness`."""
     newest: int | None = None
     kept, late = [batches[0].slice(0, 0)], [batches[0].slice(0, 0)]
     for batch in batches:

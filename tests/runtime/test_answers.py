@@ -50,9 +50,7 @@ def test_windows_of_their_own_lateness_and_purge(spark: SparkSession, tmp_path: 
     reaching = {
         name: [batch.filter(batch.column("k").is_valid()) for batch in feed.batches] for name, feed in feeds.items()
     }
-    reaching["A"] = [
-        batch.filter(pa.array([v > 20 for v in batch.column("v").to_pylist()])) for batch in reaching["A"]
-    ]
+    reaching["A"] = [batch.filter(pa.array([v > 20 for v in batch.column("v").to_pylist()])) for batch in reaching["A"]]
     sorted_out = {name: on_time(batches, "at", lateness[name]) for name, batches in reaching.items()}
     streams = {name: Stream(kept, ["k"], "at", windows[name]) for name, (kept, _) in sorted_out.items()}
     expected = join(streams, ["A.k", "A.v AS av", "B.v + C.v AS total", "C.at"], where="A.v > 20 AND B.v <> C.v")
@@ -117,16 +115,22 @@ def test_event_time_of_every_type_means_the_same(spark: SparkSession, tmp_path: 
     naive = Feed(tmp_path / "naive", pa.schema([("k", pa.int64()), ("t", pa.timestamp("us"))]))
     millis = Feed(tmp_path / "millis", pa.schema([("k", pa.int64()), ("t", pa.int64())]))
     near = [moment + shift for moment in moments for shift in (0, -1, 1)]
-    zoned.add_table(pa.table({"k": [1] * len(near), "t": pa.array(near, pa.int64()).cast(zoned.schema.field("t").type)}))
-    naive.add_table(pa.table({"k": [1] * len(near), "t": pa.array(near, pa.int64()).cast(naive.schema.field("t").type)}))
+    zoned.add_table(
+        pa.table({"k": [1] * len(near), "t": pa.array(near, pa.int64()).cast(zoned.schema.field("t").type)})
+    )
+    naive.add_table(
+        pa.table({"k": [1] * len(near), "t": pa.array(near, pa.int64()).cast(naive.schema.field("t").type)})
+    )
     millis.add(k=[1] * len(moments), t=[moment // 1000 for moment in moments])
     engine = ab.Engine(spark, checkpoint=tmp_path / "checkpoint", processors=1)
     engine.register("Z", zoned.stream(spark), time="T")
     engine.register("N", naive.stream(spark), time="t")
     engine.register("M", millis.stream(spark), time="t")
     run_to_end(
-        engine.sql("SELECT Z.t, N.t AS nt, M.t AS mt FROM Z [RANGE 1 SECOND], N [NOW], M [RANGE 1 MICROSECOND] "
-                   "WHERE Z.k = N.k AND N.k = M.k"),
+        engine.sql(
+            "SELECT Z.t, N.t AS nt, M.t AS mt FROM Z [RANGE 1 SECOND], N [NOW], M [RANGE 1 MICROSECOND] "
+            "WHERE Z.k = N.k AND N.k = M.k"
+        ),
         tmp_path / "out",
     )
     expected = {

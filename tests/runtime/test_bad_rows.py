@@ -58,8 +58,10 @@ def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession
     assert [(line["input"], line["ts"], line["row"]["k"]) for line in lines(late)] == [("A", 100_000, "x")]
 
     good = {
-        name: [batch.filter(pa.array([t is not None and abs(t) < FAR for t in batch.column("at").to_pylist()]))
-               for batch in feed.batches]
+        name: [
+            batch.filter(pa.array([t is not None and abs(t) < FAR for t in batch.column("at").to_pylist()]))
+            for batch in feed.batches
+        ]
         for name, feed in (("A", a), ("B", b))
     }
     streams = {name: Stream(on_time(batches, "at", 1000)[0], ["k"], "at", 1000) for name, batches in good.items()}
@@ -68,7 +70,12 @@ def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession
     assert ours["receivedRows"] == {"A": 4, "B": 2}  # a row with a null key can join nothing and is not received
     assert ours["quarantinedRows"] == {"A": 2, "B": 1}
     assert ours["lateRows"] == {"A": 1, "B": 0}
-    assert ours["totals"] == {"results": len(written(tmp_path / "out")), "received": [6, 4], "late": [1, 0], "rejected": [2, 1]}
+    assert ours["totals"] == {
+        "results": len(written(tmp_path / "out")),
+        "received": [6, 4],
+        "late": [1, 0],
+        "rejected": [2, 1],
+    }
 
 
 def test_rows_put_aside_are_not_doubled_by_a_crash_and_fewer_processors(

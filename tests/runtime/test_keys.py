@@ -107,7 +107,9 @@ def test_every_column_of_a_long_key_counts(spark: SparkSession, tmp_path: Path) 
         "f": ["X'01'", "X'01'", "X'01'", "X'01'", "X'01'"],
         "g": ["true", "true", "true", "true", "true"],
     }
-    picks = [f"element_at(array({', '.join(values)}), CAST(i + 1 AS INT)) AS {name}" for name, values in columns.items()]
+    picks = [
+        f"element_at(array({', '.join(values)}), CAST(i + 1 AS INT)) AS {name}" for name, values in columns.items()
+    ]
     kinds = {name: Kind(NUMBERS, select=("i", *picks)) for name in "RST"}
     equal = " AND ".join(f"{one}.{name} = {two}.{name}" for name in columns for one, two in ("RS", "ST"))
     rows = pa.table({"i": [0, 1, 2, 3, 4, 0]}, schema=NUMBERS)
@@ -119,7 +121,9 @@ def test_every_column_of_a_long_key_counts(spark: SparkSession, tmp_path: Path) 
     assert found == Counter({(0, 0, 0): 8, (1, 1, 1): 1, (4, 4, 4): 1})
 
 
-@pytest.mark.parametrize("key", ["array(1)", "map(1, 2)", "named_struct('a', 1)", "parse_json('1')", "make_interval(1)"])
+@pytest.mark.parametrize(
+    "key", ["array(1)", "map(1, 2)", "named_struct('a', 1)", "parse_json('1')", "make_interval(1)"]
+)
 def test_keys_that_cannot_be_hashed_are_refused_by_type(spark: SparkSession, tmp_path: Path, key: str) -> None:
     kind = Kind(NUMBERS, select=("i", f"{key} AS k"))
     with (

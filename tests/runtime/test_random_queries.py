@@ -69,9 +69,7 @@ class Case:
 
     def expected(self) -> pa.Table:
         streams = {
-            name: referee.Stream(
-                self.on_time(name), self.keys, "t" if self.timed[name] else None, self.windows[name]
-            )
+            name: referee.Stream(self.on_time(name), self.keys, "t" if self.timed[name] else None, self.windows[name])
             for name in self.windows
         }
         return referee.join(streams, [f"{name}.v" for name in self.windows], where="A.v + B.v > 3")
@@ -105,7 +103,11 @@ def test_a_random_query_answers_as_duckdb_does(spark: SparkSession, tmp_path: Pa
     case, rng = draw(seed), random.Random(seed)
     groups = rng.choice([4, 64, 256])
     kinds = {
-        name: Kind(SCHEMA, "t" if case.timed[name] else None, late * 1000 if (late := case.lateness[name]) is not None else None)
+        name: Kind(
+            SCHEMA,
+            "t" if case.timed[name] else None,
+            late * 1000 if (late := case.lateness[name]) is not None else None,
+        )
         for name in case.windows
     }
     remaining, answers = list(case.batches), []

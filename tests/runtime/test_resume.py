@@ -31,7 +31,12 @@ class Setting:
     b: Feed
 
     def query(
-        self, text: str = QUERY, lateness: str = "1 minute", a_type: str = "bigint", time: str = "at", **settings: object
+        self,
+        text: str = QUERY,
+        lateness: str = "1 minute",
+        a_type: str = "bigint",
+        time: str = "at",
+        **settings: object,
     ) -> ab.Query:
         engine = ab.Engine(self.spark, self.directory / "checkpoint", **{"processors": 2, "groups": 16, **settings})
         stream = self.a.stream(self.spark).selectExpr("k", "at", f"CAST(v AS {a_type}) AS v", "at AS other")

@@ -36,7 +36,7 @@ PAYLOAD = {
     "time": "make_time(1, 2, i + 0.000001)",
     "day_time": "make_dt_interval(CAST(i AS INT), 3, -4, 5.000006)",
     "void": "NULL",
-    "variant": '''parse_json(concat('{"a": [', i, ', null, "x"]}'))''',
+    "variant": """parse_json(concat('{"a": [', i, ', null, "x"]}'))""",
     "array": "array(i, NULL)",
     "nested_array": "array(array('a', CAST(i AS STRING)), array(), NULL)",
     "map": "map(concat('k', coalesce(i, 0)), array(i), 'z', NULL)",

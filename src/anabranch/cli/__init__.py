@@ -1,13 +1,11 @@
 """The command line: one file per command, and what the commands share.
 
-main        wires the commands
-demo        a three-way join on generated streams, watched live and checked (demo_query, demo_streams)
-run         a query described in a file (run_file reads it, launch starts it)
-inspect     what a checkpoint holds (survey reads it)
-bench       the benchmarks
-
-embedded    a quiet Spark that ends with us
-watch       a run, followed to its end
-signals     Ctrl-C and its kin as one exception
-failures    exceptions as one line and an exit code
+- main: wires the commands
+- demo: a three-way join on generated streams, watched live and checked (demo_query, demo_streams)
+- run: a query described in a file (run_file and tables read it, launch starts it)
+- inspect: what a checkpoint holds (survey reads it)
+- bench: the benchmarks
+- embedded: a quiet Spark that ends with us
+- watch: a run, followed to its end; wording: what is shown before it
+- signals: Ctrl-C and its kin as one exception; failures: exceptions as one line and an exit code
 """

@@ -102,11 +102,13 @@ def _look(look: _Look, quick: bool) -> Inspection:
 
 
 def _identity(look: _Look) -> Json:
-    try:
-        return look.checkpoint.identity()
-    except CorruptStateError as error:
-        look.found(error)
-        return {}
+    identity: Json = {}
+    for name in ("anabranch.json", "id.json"):
+        try:
+            identity |= read_document(look.checkpoint.path / name)
+        except CorruptStateError as error:
+            look.found(error)
+    return identity
 
 
 def _newest_run(look: _Look) -> RunSeen | None:

@@ -138,7 +138,9 @@ def _facts(found: Inspection) -> Table:
         facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
     if not found.steps:
         facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
-    facts.add_row("results", f"{format_count(found.results)} since the beginning")
+    residual = identity.get("query", {}).get("residual predicate")
+    note = ", before the residual predicate" if residual else ""
+    facts.add_row("results", f"{format_count(found.results)} since the beginning{note}")
     return facts
 
 

@@ -29,7 +29,10 @@ class ProcessorSeen:
 
 @dataclass(frozen=True, slots=True)
 class BatchSeen:
-    """One batch. `rows` counts what the sources delivered; late and rejected rows are among them."""
+    """One batch. `rows` counts what the sources delivered; late and rejected rows are among them.
+
+    `results` are rows of the answer, or joined rows where nobody counted what a residual predicate left over.
+    """
 
     number: int
     rows: int
@@ -60,10 +63,11 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
     ours = progress.get("anabranch")
     if ours is None:
         return None
+    answered = progress["sink"]["numOutputRows"]
     return BatchSeen(
         number=progress["batchId"],
         rows=progress["numInputRows"],
-        results=sum(entry["results"] for entry in ours["processors"]),
+        results=answered if answered >= 0 else sum(entry["results"] for entry in ours["processors"]),
         late=sum(ours["lateRows"].values()),
         rejected=sum(ours["quarantinedRows"].values()),
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,

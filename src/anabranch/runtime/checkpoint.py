@@ -217,8 +217,8 @@ class Checkpoint:
         last = self.last_step()
         if last is not None and not (self.spark / "offsets" / str(last.batch_id)).exists():
             raise CorruptStateError(
-                f"{self.spark / 'offsets'} has no entry for batch {last.batch_id}, the last that was committed. Part of "
-                "the checkpoint was removed or restored from another time; restore it as a whole"
+                f"{self.spark / 'offsets'} has no entry for batch {last.batch_id}, the last that was committed. Part "
+                "of the checkpoint was removed or restored from another time; restore it as a whole"
             )
 
     def _open_epoch(self) -> None:
