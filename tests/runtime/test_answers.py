@@ -147,7 +147,7 @@ def test_event_time_of_every_type_means_the_same(spark: SparkSession, tmp_path: 
 
 
 def test_an_untimed_stream_joins_a_windowed_one_without_limit(spark: SparkSession, tmp_path: Path) -> None:
-    """Batch borders in the middle of everything; nothing is late since the untimed stream can always bring a partner."""
+    """Batch borders in the middle of everything; nothing is late: the untimed stream can always bring a partner."""
     facts = Feed(tmp_path / "facts", EVENTS)
     names = Feed(tmp_path / "names", pa.schema([("k", pa.int64()), ("name", pa.string())]))
     facts.add(k=[1, 1, 2], at=[10_000, 0, 5], v=[1, 2, 3], unused=[None] * 3)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
@@ -40,9 +41,7 @@ class Case:
             name if window is None else f"{name} [RANGE {window} MILLISECONDS]" for name, window in self.windows.items()
         ]
         names = list(self.windows)
-        equal = " AND ".join(
-            f"{left}.{key} = {right}.{key}" for key in self.keys for left, right in zip(names, names[1:], strict=False)
-        )
+        equal = " AND ".join(f"{left}.{key} = {right}.{key}" for key in self.keys for left, right in pairwise(names))
         residual = " AND A.v + B.v > 3"
         return f"SELECT {', '.join(f'{n}.v AS {n}' for n in names)} FROM {', '.join(items)} WHERE {equal}{residual}"
 
