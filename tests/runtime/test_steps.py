@@ -36,7 +36,9 @@ def test_a_repeated_batch_is_skipped_and_a_gap_is_refused(spark: SparkSession, t
         steps.feed({"A": first, "B": first}, batch_id=0)
         steps.feed({"A": second, "B": second}, batch_id=1)
         assert_same_rows(steps.answer, expected(first, second))
-        with pytest.raises(CorruptStateError, match="Spark delivers batch 5, but the engine's last committed batch is 1"):
+        with pytest.raises(
+            CorruptStateError, match="Spark delivers batch 5, but the engine's last committed batch is 1"
+        ):
             steps.feed({"A": first}, batch_id=5)
         with pytest.raises(CorruptStateError, match="delivers batch 0"):
             steps.feed({"A": first}, batch_id=0)
@@ -62,7 +64,9 @@ def test_the_widest_join(spark: SparkSession, tmp_path: Path) -> None:
     kinds = {name: Kind(SCHEMA) for name in names}
     equal = " AND ".join(f"{left}.k = {right}.k" for left, right in zip(names, names[1:], strict=False))
     columns = ", ".join(f"{name}.v AS {name}" for name in names)
-    with Steps(spark, tmp_path / "checkpoint", f"SELECT {columns} FROM {', '.join(names)} WHERE {equal}", kinds) as steps:
+    with Steps(
+        spark, tmp_path / "checkpoint", f"SELECT {columns} FROM {', '.join(names)} WHERE {equal}", kinds
+    ) as steps:
         batches = [rows(0, 2), rows(3, 5)]
         for batch in batches:
             steps.feed(dict.fromkeys(names, batch))

@@ -65,9 +65,11 @@ class Query:
 
     def explain(self) -> None:
         """Print the plan: inputs with windows and predicates, join key, groups and processors."""
-        print(self._explained())
+        print(self.plan)
 
-    def _explained(self) -> str:
+    @property
+    def plan(self) -> str:
+        """What `explain` prints."""
         return explain_join(
             self._bound,
             self._streams,

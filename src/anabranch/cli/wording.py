@@ -21,7 +21,7 @@ def show_query(console: Console, text: str) -> None:
 
 def show_plan(console: Console, query: Query) -> None:
     """Print the plan, folded to the width of a terminal."""
-    plan = query._explained()
+    plan = query.plan
     for line in fold(plan, console.width) if console.is_terminal else plan.splitlines():
         console.print(Text(line, style="dim"), soft_wrap=True)
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,11 @@ from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.layout import Layout, quote
 from anabranch.runtime.pack import processor_of
 from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
+from anabranch.runtime.relist import list_anew
 from anabranch.runtime.sinks import FileSink, Sink
-from anabranch.state.groups import even_placement, owned_ranges
+from anabranch.state.groups import even_placement
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import RunCache
-from anabranch.state.store import encode_document, read_document, write_file
+from anabranch.state.store import read_document, write_file
 
 # Rows per Arrow batch on the way to a processor. Spark's limit by bytes measures the batch at every row, which costs
 # more than writing it; a smaller number of rows where they can be wide keeps a batch below Arrow's 2 GiB instead.
@@ -99,6 +99,7 @@ class StepRunner:
         if isinstance(sink, FileSink) and layout.outputs is None:
             self._plan = replace(layout.processor, parquet=sink.parquet_compression(layout.result_schema))
         self._kept_rows: int | None = None
+        self._over_memory: set[int] = set()
         self._sink_reads_all = sink_reads_all
         self.failure: BaseException | None = None
         self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
@@ -266,9 +267,11 @@ class StepRunner:
                     write_file(published, (directory / name).read_bytes())
 
     def _warn_over_memory(self, reports: list[Report]) -> None:
+        """Tell once that a processor went over its budget, not at every batch that it stays there."""
         budget = self._settings.memory
+        over = {report.processor for report in reports if budget is not None and report.active_bytes > budget}
         for report in reports:
-            if budget is not None and report.active_bytes > budget:
+            if budget is not None and report.processor in over - self._over_memory:
                 self._events.add(
                     "memory",
                     f"processor {report.processor} holds {format_bytes(report.active_bytes)} of active state, "
@@ -276,6 +279,7 @@ class StepRunner:
                     processor=report.processor,
                     active_bytes=report.active_bytes,
                 )
+        self._over_memory = over
 
     def _resume(self, last: Step) -> None:
         manifests = [manifest for _, manifest in self._checkpoint.reports_of(last)]
@@ -283,53 +287,15 @@ class StepRunner:
         self._retained[last.number] = manifests
         self._events.add("resume", f"continuing after step {last.number}, batch {last.batch_id}")
         if last.placement != self._placement:
-            self._list_anew(last, manifests)
+            self._last, self._manifests = list_anew(self._checkpoint, last, manifests, self._placement)
+            self._retained[self._last.number] = self._manifests
+            self._events.add(
+                "rescale", f"state of {last.processors} processors is now listed on {self._settings.processors}"
+            )
         for number in self._checkpoint.steps()[-2:-1]:
             previous = self._checkpoint.read_step(number)
             self._retained.setdefault(number, [m for _, m in self._checkpoint.reports_of(previous)])
         self._checkpoint.remove_unreferenced(self._retained)
-
-    def _list_anew(self, last: Step, manifests: list[Manifest]) -> None:
-        """State stays where it is; a step of its own lists it on the processors that own it now."""
-        everything = manifests[0]
-        for manifest in manifests[1:]:
-            everything = everything.union(manifest)
-        cache = RunCache()
-        number = last.number + 1
-        directory = self._checkpoint.prepare_step(number)
-        names = []
-        self._manifests = []
-        for processor in range(self._settings.processors):
-            ranges = owned_ranges(self._placement, processor)
-            manifest = Manifest(
-                tuple(
-                    spine.restrict(
-                        ranges,
-                        lambda piece: cache.open(self._checkpoint.state, piece.file).slice(piece.start, piece.stop),
-                    )
-                    for spine in everything.spines
-                )
-            )
-            none = [0] * self._inputs
-            report = Report(processor, none, none, none, 0, [None] * self._inputs, manifest.rows, manifest.bytes, 0.0)
-            names.append(f"{number:010d}-{processor:04d}-listed.json")
-            body = {"report": asdict(report), "manifest": manifest.to_json()}
-            write_file(directory / names[-1], encode_document(body))
-            self._manifests.append(manifest)
-        step = self._checkpoint.next_step(
-            last,
-            batch_id=last.batch_id,
-            placement=self._placement,
-            reports=tuple(names),
-            newest=last.newest,
-            totals=last.totals,
-        )
-        self._checkpoint.commit(step)
-        self._last = step
-        self._retained[number] = self._manifests
-        self._events.add(
-            "rescale", f"state of {last.processors} processors is now listed on {self._settings.processors}"
-        )
 
     def _explain_failure(self, error: BaseException) -> BaseException:
         """The processor's own word on what went wrong, if it left one, instead of Spark's account of it."""

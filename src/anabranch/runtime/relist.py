@@ -1,0 +1,52 @@
+"""Listing state anew: what a resumed run does when its processors are not those of the last step.
+
+State stays where it is. Every new owner gets a manifest that lists the parts of existing runs whose hashes lie in
+its groups, and a step of its own, with no batch, puts these manifests in force. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import reduce
+
+from anabranch.runtime.checkpoint import Checkpoint, Step
+from anabranch.runtime.processor import Report
+from anabranch.state.groups import Placement, owned_ranges
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import RunCache, Segment
+from anabranch.state.spine import Slice
+from anabranch.state.store import encode_document, write_file
+
+
+def list_anew(
+    checkpoint: Checkpoint, last: Step, manifests: list[Manifest], placement: Placement
+) -> tuple[Step, list[Manifest]]:
+    """Commit a step that lists the state of `last` by `placement`; returns it and the new manifests."""
+    everything = reduce(Manifest.union, manifests)
+    cache = RunCache()
+
+    def open_slice(piece: Slice) -> Segment:
+        return cache.open(checkpoint.state, piece.file).slice(piece.start, piece.stop)
+
+    listed = [
+        Manifest(tuple(spine.restrict(owned_ranges(placement, p), open_slice) for spine in everything.spines))
+        for p in range(max(placement) + 1)
+    ]
+    number = last.number + 1
+    directory = checkpoint.prepare_step(number)
+    names = [f"{number:010d}-{p:04d}-listed.json" for p in range(len(listed))]
+    for p, (name, manifest) in enumerate(zip(names, listed, strict=True)):
+        inputs = len(manifest.spines)
+        none = [0] * inputs
+        report = Report(p, none, none, none, 0, [None] * inputs, manifest.rows, manifest.bytes, 0.0)
+        write_file(directory / name, encode_document({"report": asdict(report), "manifest": manifest.to_json()}))
+    step = checkpoint.next_step(
+        last,
+        batch_id=last.batch_id,
+        placement=placement,
+        reports=tuple(names),
+        newest=last.newest,
+        totals=last.totals,
+    )
+    checkpoint.commit(step)
+    return step, listed
