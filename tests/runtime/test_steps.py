@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,7 +63,7 @@ def test_the_widest_join(spark: SparkSession, tmp_path: Path) -> None:
     """As many inputs as there may be, each with a row per batch and key, in two batches."""
     names = [f"s{number}" for number in range(MAX_INPUTS)]
     kinds = {name: Kind(SCHEMA) for name in names}
-    equal = " AND ".join(f"{left}.k = {right}.k" for left, right in zip(names, names[1:], strict=False))
+    equal = " AND ".join(f"{left}.k = {right}.k" for left, right in itertools.pairwise(names))
     columns = ", ".join(f"{name}.v AS {name}" for name in names)
     with Steps(
         spark, tmp_path / "checkpoint", f"SELECT {columns} FROM {', '.join(names)} WHERE {equal}", kinds
