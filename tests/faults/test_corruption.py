@@ -114,9 +114,6 @@ def test_a_damaged_document_is_named_before_anything_starts(spark: SparkSession,
     assert damage.says in str(caught.value)
 
 
-@pytest.mark.xfail(
-    strict=False, reason="RunCache trusts what a reused worker mapped in an earlier run; open() could compare stat()"
-)
 def test_a_state_file_that_changes_between_two_runs_of_one_session_is_found(spark: SparkSession, copied: Path) -> None:
     """The workers that mapped the file live on, and must not trust what they mapped."""
     with steps(spark, copied) as run:

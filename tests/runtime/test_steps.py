@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa

@@ -12,6 +12,7 @@ what was just written.
 from __future__ import annotations
 
 import mmap
+import os
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,29 +122,39 @@ def _unusable(path: Path, problem: str) -> str:
     )
 
 
+def _state_of(path: Path) -> tuple[int, int, int]:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        raise CorruptStateError(_unusable(path, "missing")) from None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class RunCache:
     """Verified, mapped runs of one process, so that a batch opens only what is new to it.
 
-    A file is dropped when none of the last `UNUSED_TASKS` uses of the cache asked for it.
+    A file is verified again when it is not the one that was mapped any more: other inode, size or time of change.
+    It is dropped when none of the last `UNUSED_TASKS` uses of the cache asked for it.
     """
 
     def __init__(self) -> None:
         self._tick = 0
-        self._entries: dict[tuple[Path, str, int], tuple[int, Segment]] = {}
+        self._entries: dict[tuple[Path, RunFile], tuple[int, tuple[int, int, int], Segment]] = {}
 
     def open(self, directory: Path, file: RunFile) -> Segment:
-        """The run, mapped; verified if this process sees it for the first time."""
-        key = (directory, file.name, file.crc)
+        """The run, mapped; verified if this process sees it, as it is now, for the first time."""
+        key = (directory, file)
+        state = _state_of(directory / file.name)
         entry = self._entries.get(key)
-        segment = entry[1] if entry else read_run(directory, file)
-        self._entries[key] = (self._tick, segment)
+        segment = entry[2] if entry and entry[1] == state else read_run(directory, file)
+        self._entries[key] = (self._tick, state, segment)
         return segment
 
     def start_task(self) -> None:
         """Count a use and forget what has not been asked for lately."""
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
-        stale = [key for key, (used, _) in self._entries.items() if used < oldest]
+        stale = [key for key, (used, _, _) in self._entries.items() if used < oldest]
         for key in stale:
             del self._entries[key]
 
