@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.conftest import QUICK_START
 from tests.faults.conftest import Finish
 from tests.faults.driver import Rig
 from tests.oracle.feed import run_to_end, written
@@ -35,8 +36,10 @@ def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Pat
 
 def test_several_executors_share_the_work(finish: Finish, tmp_path: Path) -> None:
     rig = Rig(tmp_path / "rig")
-    rig.add(3)
+    rig.add(2)
+    quick = QUICK_START["spark.driver.extraJavaOptions"]
     conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}
+    conf["spark.executor.extraJavaOptions"] = quick
     job = {"runs": [{"directory": str(rig.directory), "query": "plain", "processors": 4}], "conf": conf}
     (report,) = finish(job)
     assert report["executors"] == 3  # two and the driver
