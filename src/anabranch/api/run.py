@@ -130,7 +130,7 @@ def start_run(
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
     events = EventLog()
     checkpoint = Checkpoint(checkpoint_location)
-    make_sink(chosen, query._spark, "")
+    make_sink(chosen, query._spark, "")  # refuse wrong options before the checkpoint is touched
     checkpoint.take(query._identity())
     try:
         sink = make_sink(chosen, query._spark, checkpoint.tag)
