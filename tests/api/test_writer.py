@@ -8,13 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.api.conftest import Pair
-from tests.oracle.feed import written
+from tests.oracle.feed import Feed, written
 from tests.oracle.referee import assert_same_rows
 
 pytestmark = pytest.mark.spark
+
+WIDE = pa.schema(
+    [("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2))]
+)
 
 
 def test_files_of_any_format_and_partitions(pair: Pair, tmp_path: Path) -> None:
@@ -42,6 +46,33 @@ def test_parquet_that_spark_and_duckdb_read_alike(pair: Pair, tmp_path: Path) ->
     by_spark = pair.spark.read.parquet(str(tmp_path / "out"))
     assert by_spark.schema == pair.query().schema
     assert_same_rows(by_spark.toArrow(), pair.expected())
+
+
+@pytest.mark.parametrize("condition", ["", " AND A.v < B.v"])
+def test_an_empty_answer_can_be_read_and_costs_one_file(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    """Whether the processors write the files or, with a residual predicate, Spark does."""
+    pair = Pair(spark, tmp_path, Feed(tmp_path / "A", WIDE), Feed(tmp_path / "B", WIDE))
+    for number in range(3):
+        pair.a.add(k=[number], v=["x"], at=[0], price=[None])
+        pair.b.add(k=[-1 - number], v=["x"], at=[0], price=[None])
+    query = pair.engine().sql(f"SELECT A.k, A.v, A.at, A.price FROM A, B WHERE A.k = B.k{condition}")
+    run = query.writeStream.trigger(availableNow=True).start(tmp_path / "out")
+    run.awaitTermination()
+
+    assert len(run.recentProgress) == 3
+    assert [path.name[8:20] for path in (tmp_path / "out").iterdir()] == ["-0000000000-"]
+    assert len(written(tmp_path / "out")) == 0
+    by_spark = spark.read.parquet(str(tmp_path / "out"))
+    assert by_spark.schema == query.schema
+    assert by_spark.count() == 0
+
+    pair.b.add(k=[1], v=["y"], at=[7], price=[None])
+    pair.a.add(k=[-9], v=["y"], at=[7], price=[None])
+    pair.engine().sql(query._bound.text).writeStream.trigger(availableNow=True).start(
+        tmp_path / "out"
+    ).awaitTermination()
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).select("k", "v").collect()] == [(1, "x")]
 
 
 def test_a_second_checkpoint_may_write_to_the_same_directory(pair: Pair, tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ A batch may be delivered again after a crash, always under the same id and with 
 replace what it wrote for that id. File formats do: files are written aside, then moved to names that begin with
 checkpoint and batch, after earlier files of that batch were removed. `memory`, `console` and `noop` keep nothing
 across runs. Other formats, and `foreachBatch` functions, get every batch at least once, with its id.
+
+A file without rows is published only where an output directory would else have no file to read the schema from.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError
 from anabranch.runtime.failpoints import failpoint
@@ -63,7 +67,7 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     if chosen.function is not None:
         return chosen.function
     if chosen.format in FILE_FORMATS:
-        return FileSink(chosen, tag)
+        return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     if chosen.partition_by and chosen.format in OWN_FORMATS:
         raise ConfigError(f"the {chosen.format} sink has no partitions; partitionBy needs a file format")
     if chosen.format == "memory":
@@ -76,15 +80,17 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
 class FileSink:
     """Files of any format that Spark writes, exactly once per batch."""
 
-    def __init__(self, chosen: SinkOptions, tag: str) -> None:
-        """Refused without a path."""
+    def __init__(self, chosen: SinkOptions, tag: str, time_zone: str) -> None:
+        """Refused without a path. Spark names the session's time zone in the type of every timestamp it hands over."""
         if "path" not in chosen.options:
             raise ConfigError(f"the {chosen.format} sink needs a path: .option('path', ...) or start(path)")
         self._chosen = chosen
         self._path = local_path(chosen.options["path"])
         self._tag = tag
+        self._time_zone = time_zone
         self._staging = self._path.parent / f".{self._path.name}.{tag}.staging"
         self._first = True
+        self._readable = False
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
         """Let Spark write the results, then publish its files."""
@@ -94,7 +100,9 @@ class FileSink:
         if self._chosen.partition_by:
             writer = writer.partitionBy(*self._chosen.partition_by)
         writer.save(f"file://{staging}")  # not as_uri(): Spark takes %20 for a part of the name
-        self.publish(staging, [path for path in staging.rglob("*") if path.is_file()], batch_id)
+        written = [path for path in staging.rglob("*") if path.is_file() and _is_visible(path)]
+        filled = [path for path in written if not _has_no_rows(path)]
+        self.publish(staging, filled if filled or self._has_files() else written, batch_id)
 
     def parquet_compression(self, schema: T.StructType) -> str | None:
         """The compression with which processors may write this sink's files themselves, or None if Spark must.
@@ -115,13 +123,20 @@ class FileSink:
             self._remove_leftovers(self._prefix(batch_id))
         return self._staging / uuid.uuid4().hex
 
+    def schema_alone(self, staging: Path, schema: T.StructType) -> list[Path]:
+        """A parquet file without rows, if readers of the output directory would find no schema without it."""
+        if self._has_files():
+            return []
+        staging.mkdir(parents=True, exist_ok=True)
+        path = staging / "no-rows.parquet"
+        pq.write_table(to_arrow_schema(schema, timezone=self._time_zone).empty_table(), path)
+        return [path]
+
     def publish(self, staging: Path, files: list[Path], batch_id: int) -> None:
         """Move the given files of a batch to where readers look for them."""
         self._path.mkdir(parents=True, exist_ok=True)
         targets = {self._path}
         for source in files:
-            if source.name.startswith(("_", ".")):
-                continue
             _flush(source)
             target = self._path / source.relative_to(staging).parent
             target.mkdir(parents=True, exist_ok=True)
@@ -131,6 +146,12 @@ class FileSink:
         for target in targets:
             _flush(target)
         shutil.rmtree(self._staging, ignore_errors=True)
+
+    def _has_files(self) -> bool:
+        """Whether the output directory has a file to read; once it has, it is not looked at again."""
+        if not self._readable:
+            self._readable = any(path.is_file() and _is_visible(path) for path in self._path.rglob("*"))
+        return self._readable
 
     def _prefix(self, batch_id: int) -> str:
         return f"{self._tag}-{batch_id:010d}-"
@@ -151,6 +172,20 @@ def _is_plain(data_type: T.DataType) -> bool:
     if isinstance(data_type, T.MapType):
         return _is_plain(data_type.keyType) and _is_plain(data_type.valueType)
     return isinstance(data_type, _PLAIN)
+
+
+def _is_visible(path: Path) -> bool:
+    return not path.name.startswith(("_", "."))
+
+
+def _has_no_rows(path: Path) -> bool:
+    """Whether Spark wrote the file only to have one; where that cannot be told cheaply, the file counts as filled."""
+    if path.suffix != ".parquet":
+        return path.stat().st_size == 0
+    try:
+        return bool(pq.read_metadata(path).num_rows == 0)
+    except (pa.ArrowException, OSError):
+        return False  # an encrypted footer
 
 
 def _flush(path: Path) -> None:

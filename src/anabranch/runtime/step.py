@@ -165,8 +165,9 @@ class StepRunner:
             staging = self._sink.stage(batch_id)
             _evaluate(self._processed(packed, number, directory, staging))
             found = self._collect_reports(directory)
-            names = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
-            self._sink.publish(staging, [staging / name for name in names], batch_id)
+            files = [staging / report.result_file for _, report, _ in found.values() if report.result_file is not None]
+            files = files or self._sink.schema_alone(staging, self._layout.result_schema)
+            self._sink.publish(staging, files, batch_id)
             return found
         processed = self._processed(packed, number, directory)
         results = finish(self._layout.outputs, self._query.residual, processed)
