@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from anabranch.errors import ConfigError
 from tests.api.conftest import Pair
 from tests.oracle.feed import Feed, written
 from tests.oracle.referee import assert_same_rows
@@ -98,13 +102,57 @@ def test_console_prints_every_batch(pair: Pair, capfd: pytest.CaptureFixture[str
     assert shown.count("only showing top 1 row") == 2
 
 
-def test_noop_and_formats_that_nobody_knows(pair: Pair) -> None:
+def test_noop_counts_its_results(pair: Pair) -> None:
     run = pair.query("one").writeStream.format("noop").trigger(availableNow=True).start()
     run.awaitTermination()
     assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == len(pair.expected())
 
-    with pytest.raises((PySparkException, Exception), match="parqet"):
-        pair.query("two").writeStream.format("parqet").trigger(availableNow=True).start().awaitTermination()
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("parqet", "no format 'parqet' to write to; did you mean 'parquet'?"),
+        ("com.example.Missing", "no format 'com.example.Missing'"),
+        ("avro", "Apache Avro Data Source Guide"),
+    ],
+)
+def test_a_format_that_spark_does_not_know_is_refused_before_anything_starts(pair: Pair, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        pair.query().writeStream.format(name).option("path", pair.directory / "out").start()
+    assert not (pair.directory / "checkpoint").exists()
+
+
+class Rows(DataSource):
+    """A sink written in Python: a file per task, with the rows as JSON lines."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rows_of_json"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        class Writer(DataSourceWriter):
+            def __init__(self, directory: str) -> None:
+                self.directory = directory
+
+            def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+                with open(f"{self.directory}/{uuid.uuid4().hex}.json", "w") as file:
+                    file.writelines(json.dumps(row.asDict()) + "\n" for row in iterator)
+                return WriterCommitMessage()
+
+        return Writer(self.options["directory"])
+
+
+def test_formats_by_class_name_and_formats_written_in_python_work(pair: Pair, tmp_path: Path) -> None:
+    pair.spark.dataSource.register(Rows)
+    (tmp_path / "rows").mkdir()
+    named = pair.query("one").writeStream.format("rows_of_json").option("directory", tmp_path / "rows")
+    named.trigger(availableNow=True).start().awaitTermination()
+    assert_same_rows(written(tmp_path / "rows", "*.json", "read_json"), pair.expected())
+
+    csv = "org.apache.spark.sql.execution.datasources.csv.CSVFileFormat"
+    classed = pair.query("two").writeStream.format(csv).option("path", tmp_path / "csv").option("header", True)
+    classed.trigger(availableNow=True).start().awaitTermination()
+    assert_same_rows(written(tmp_path / "csv", "*.csv", "read_csv"), pair.expected())
 
 
 def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:

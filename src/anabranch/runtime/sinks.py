@@ -19,11 +19,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.failpoints import failpoint
 from anabranch.state.store import local_path
 
@@ -45,7 +47,8 @@ _PLAIN = (
     T.BinaryType,
 )
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
-OWN_FORMATS = FILE_FORMATS | {"memory", "console", "noop"}
+KEPT_IN_THE_DRIVER = frozenset({"memory", "console"})
+OWN_FORMATS = FILE_FORMATS | KEPT_IN_THE_DRIVER | {"noop"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     """
     if chosen.function is not None:
         return chosen.function
+    if chosen.format not in KEPT_IN_THE_DRIVER:
+        _check_exists(chosen.format, spark)
     if chosen.format in FILE_FORMATS:
         return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     if chosen.partition_by and chosen.format in OWN_FORMATS:
@@ -75,6 +80,25 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     if chosen.format == "console":
         return _console_sink(chosen)
     return _spark_sink(chosen)
+
+
+def _check_exists(name: str, spark: SparkSession) -> None:
+    """Refuse a format that Spark does not know; else the first batch would be computed in vain.
+
+    Sources written in Python are registered in a session, all others are found on the class path: by their short
+    name, or by the name of a class or its package. Whether a source can be written to only writing tells.
+    """
+    jvm, session = spark._jvm, spark._jsparkSession.sessionState()
+    assert jvm is not None, "a session that runs has a JVM"
+    if session.dataSourceManager().dataSourceExists(name):
+        return
+    try:
+        jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource(name, session.conf())
+    except (Py4JJavaError, PySparkException) as error:
+        said = error.java_exception.getMessage() if isinstance(error, Py4JJavaError) else str(error)
+        reason = str(said).partition(" SQLSTATE")[0]
+        hint = did_you_mean(name, OWN_FORMATS)
+        raise ConfigError(f"Spark has no format {name!r} to write to; {hint} ({reason})") from error
 
 
 class FileSink:
