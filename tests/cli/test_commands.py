@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 import anabranch
+from anabranch.bench import child, throughput
 from anabranch.cli import signals
 from anabranch.cli.failures import RunInterruptedError, reported
 from anabranch.cli.main import app
@@ -43,6 +46,31 @@ def test_a_benchmark_that_cannot_be_run_is_refused_before_anything_starts() -> N
 
     assert shown.exit_code == 2
     assert "did you mean 'spark'?" in shown.stderr
+
+
+def test_the_logs_of_a_contender_that_fails_stay_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(child.sys, "executable", "/bin/false")
+    shown = run(app, ["bench", "throughput", "--rows", "10", "--contender", "anabranch"])
+
+    assert shown.exit_code == 1
+    (folder,) = tmp_path.iterdir()
+    assert f"its logs are in {folder}/scratch-anabranch." in shown.stderr
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files == [Path("scratch-anabranch/stderr.log"), Path("scratch-anabranch/stdout.log")]
+
+
+def test_an_interrupted_benchmark_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(options: object, report: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(throughput, "run", interrupted)
+
+    assert run(app, ["bench", "throughput"]).exit_code == 130
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unknown_command_is_refused_with_exit_code_two() -> None:

@@ -55,5 +55,5 @@ def threads(cores: int | str) -> int:
     """How many tasks run at the same time under Spark's `local[cores]`."""
     found = re.fullmatch(r"(\*|[1-9]\d*)(\s*,\s*[1-9]\d*)?", str(cores))
     if found is None:
-        raise ConfigError(f"cores must be a number, '*', or either with a number of attempts as in '2,4', not {cores!r}")
+        raise ConfigError(f"cores must be a number, '*', or either with attempts per task as in '2,4', not {cores!r}")
     return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
