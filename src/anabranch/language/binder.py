@@ -51,12 +51,12 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
             stream=stream.name,
             window=item.window,
             key=tuple(terms[position].below for terms in plan.keys),
-            predicate=_all_of(predicates[alias]),
+            conditions=_distinct(predicates[alias]),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
         )
         for position, (item, (alias, stream)) in enumerate(occurrences)
     )
-    return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=_all_of(above))
+    return JoinQuery(text=text, inputs=inputs, outputs=outputs, conditions=_distinct(above))
 
 
 def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
@@ -183,11 +183,8 @@ def _need(needed: Needed, refs: Iterable[ColumnRef]) -> None:
         needed[ref.alias].add(ref.column)
 
 
-def _all_of(conditions: list[str]) -> str | None:
-    distinct = list(dict.fromkeys(conditions))
-    if len(distinct) < 2:
-        return distinct[0] if distinct else None
-    return " AND ".join(f"({condition})" for condition in distinct)
+def _distinct(conditions: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(conditions))
 
 
 def _names(aliases: Iterable[str]) -> str:

@@ -29,14 +29,22 @@ class StreamSchema:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One occurrence of a stream in FROM. `columns` are those that results need, in the stream's order."""
+    """One occurrence of a stream in FROM; a row has to meet all `conditions`.
+
+    `columns` are those that results need, in the stream's order.
+    """
 
     alias: str
     stream: str
     window: int | None
     key: tuple[str, ...]
-    predicate: str | None
+    conditions: tuple[str, ...]
     columns: tuple[str, ...]
+
+    @property
+    def predicate(self) -> str | None:
+        """All conditions as one."""
+        return all_of(self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +57,24 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """A bound continuous query. `text` is what the user wrote."""
+    """A bound continuous query. `text` is what the user wrote; a joined row has to meet all `conditions`."""
 
     text: str
     inputs: tuple[JoinInput, ...]
     outputs: tuple[Output, ...]
-    residual: str | None = None
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def residual(self) -> str | None:
+        """All conditions on joined rows as one."""
+        return all_of(self.conditions)
+
+
+def all_of(conditions: tuple[str, ...]) -> str | None:
+    """The conjunction of the conditions, or None if there are none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return " AND ".join(f"({condition})" for condition in conditions)
 
 
 def joined_column(alias: str, column: str) -> str:
