@@ -177,7 +177,32 @@ def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
     assert_same_rows(pa.concat_tables([pair.expected(2), got[2]]), pair.expected(3))
     assert_same_rows(pa.concat_tables([pair.expected(3), got[3]]), pair.expected())
     totals = run.recentProgress[-1]["anabranch"]["totals"]
-    assert totals == {"results": len(pair.expected()), "received": [12, 12], "late": [0, 0], "rejected": [0, 0]}
+    assert totals == {
+        "combinations": len(pair.expected()),
+        "results": len(pair.expected()),
+        "received": [12, 12],
+        "late": [0, 0],
+        "rejected": [0, 0],
+    }
+
+
+def test_totals_tell_rows_of_the_answer_from_the_combinations_they_are_among(pair: Pair, tmp_path: Path) -> None:
+    """After the residual predicate if the sink reads everything; else nobody knows, from then on."""
+    text = "SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND substr(A.v, 2) < substr(B.v, 2)"
+    run = pair.engine().sql(text).writeStream.trigger(availableNow=True).start(tmp_path / "out")
+    run.awaitTermination()
+    totals = run.recentProgress[-1]["anabranch"]["totals"]
+    assert totals["combinations"] == len(pair.expected())
+    assert totals["results"] == len(written(tmp_path / "out"))
+    assert 0 < totals["results"] < totals["combinations"]
+
+    pair.add(1)
+    writer = pair.engine().sql(text).writeStream.foreachBatch(lambda results, batch_id: None)
+    run = writer.trigger(availableNow=True).start()
+    run.awaitTermination()
+    totals = run.recentProgress[-1]["anabranch"]["totals"]
+    assert totals["combinations"] == len(pair.expected())
+    assert totals["results"] is None
 
 
 def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_was(pair: Pair) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from anabranch.cli.main import app
 from anabranch.cli.survey import survey
 from anabranch.errors import CorruptStateError
 from anabranch.state.run import RunFile, Segment, read_run
+from anabranch.state.store import encode_document, write_file
 from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
 
 run = CliRunner().invoke
@@ -35,6 +37,22 @@ def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -
     assert "sound: every file is there and its checksum matches" in shown.stdout
     assert "step 3: batch 2, epoch 1, 2 processors" in shown.stdout
     assert "42 since the beginning" in shown.stdout
+
+
+def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated) -> None:
+    identity = made.checkpoint.identity()
+    identity["query"]["residual predicate"] = "`o.v` < `p.v`"
+    write_file(made.checkpoint.path / "anabranch.json", encode_document(identity))
+    assert (
+        "42, of 42 combinations before the residual predicate since the"
+        in run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    )
+
+    uncounted = replace(made.checkpoint.read_step(3), totals={"combinations": 42, "results": None})
+    write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(asdict(uncounted)))
+    shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
+    assert survey(made.checkpoint.path).document()["results"] is None
 
 
 def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> None:

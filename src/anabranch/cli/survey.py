@@ -79,6 +79,7 @@ def _look(look: _Look, quick: bool) -> Inspection:
     groups = _verify(look, newest, quick)
     manifests = look.manifests[newest] if newest is not None else []
     inputs = _inputs(identity, look.steps.get(newest) if newest is not None else None)
+    totals = look.steps[newest].totals if newest is not None else {}
     return Inspection(
         path=str(look.checkpoint.path),
         identity=identity,
@@ -86,7 +87,8 @@ def _look(look: _Look, quick: bool) -> Inspection:
         steps=tuple(
             StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
         ),
-        results=look.steps[newest].totals.get("results", 0) if newest is not None else 0,
+        combinations=totals.get("combinations", 0),
+        results=totals.get("results", 0),
         inputs=inputs,
         spines=tuple(
             _spine(processor, entry.alias, spine)

@@ -213,6 +213,7 @@ class StepRunner:
 
     def _commit(self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path) -> None:
         reports = [report for _, report, _ in found]
+        output_rows = self._output_rows(reports)
         self._publish(reports, batch_id, directory)
         newest = self._last.newest if self._last else (None,) * self._inputs
         seen = [
@@ -225,7 +226,7 @@ class StepRunner:
             placement=self._placement,
             reports=tuple(name for name, _, _ in found),
             newest=tuple(seen),
-            totals=_add_totals(self._last.totals if self._last else {}, reports),
+            totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
         )
         failpoint("step.before_commit")
         self._checkpoint.commit(step)
@@ -234,9 +235,7 @@ class StepRunner:
         self._manifests = [manifest for _, _, manifest in found]
         self._remember(number)
         self._warn_over_memory(reports)
-        self.results.append(
-            StepResult(batch_id, number, tuple(reports), self._output_rows(reports), step.newest, step.totals)
-        )
+        self.results.append(StepResult(batch_id, number, tuple(reports), output_rows, step.newest, step.totals))
 
     def _output_rows(self, reports: list[Report]) -> int:
         """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""
@@ -327,8 +326,13 @@ def _evaluate(results: DataFrame) -> None:
     results.write.format("noop").mode("overwrite").save()
 
 
-def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]:
-    added: dict[str, Any] = {"results": totals.get("results", 0) + sum(report.results for report in reports)}
+def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: int) -> dict[str, Any]:
+    """Totals after a step. Rows of the answer are None from the first batch on in which nobody counted them."""
+    before = totals.get("results", 0)
+    added: dict[str, Any] = {
+        "combinations": totals.get("combinations", 0) + sum(report.results for report in reports),
+        "results": None if before is None or output_rows < 0 else before + output_rows,
+    }
     for name in ("received", "late", "rejected"):
         per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
         before = totals.get(name, [0] * len(per_input))
