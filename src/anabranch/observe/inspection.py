@@ -226,7 +226,8 @@ def _disk(found: Inspection) -> Text:
 def _verdict(found: Inspection) -> Text:
     if found.damage:
         lines = "\n".join(f"  {problem}" for problem in found.damage)
-        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}", style="bold red")
+        remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
+        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
     checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
     return Text(f"sound: {checked}", style="green")
 
