@@ -180,6 +180,11 @@ QUERY = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k"
         (lambda writer: writer.trigger(availableNow=False), "can only be True"),
         (lambda writer: writer.foreachBatch("print"), "needs a function"),
         (lambda writer: writer.start("hdfs://host/out"), "hdfs: storage is not supported"),
+        (lambda writer: writer.start(__file__), "the parquet sink needs a folder, but .*test_engine.py is a file"),
+        (lambda writer: writer.start(f"{__file__}/below"), "needs a folder, but .*test_engine.py is a file"),
+        (lambda writer: writer.partitionBy("vv").start("out"), "no column 'vv'; did you mean 'v'"),
+        (lambda writer: writer.partitionBy("V", "w").start("out"), "a column has to be left for the files"),
+        (lambda writer: writer.format("console").option("numRows", "many").start(), "numRows must be a whole number"),
     ],
 )
 def test_unusable_writers_are_refused_before_anything_starts(
@@ -187,6 +192,19 @@ def test_unusable_writers_are_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         configure(engine.sql(QUERY).writeStream)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("setting", ["quarantine", "late_rows"])
+def test_a_file_where_rows_should_be_put_aside_is_refused_before_anything_starts(
+    spark: SparkSession, stream: DataFrame, tmp_path: Path, setting: str
+) -> None:
+    (tmp_path / "file").touch()
+    engine = ab.Engine(spark, checkpoint=tmp_path / "checkpoint", **{setting: tmp_path / "file"})
+    engine.register("A", stream)
+    engine.register("B", stream)
+    with pytest.raises(ConfigError, match=f"{setting} needs a folder, but .*file is a file"):
+        engine.sql(QUERY).writeStream.start(tmp_path / "out")
     assert not (tmp_path / "checkpoint").exists()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from pyspark.errors import StreamingQueryException
 from typer.testing import CliRunner
 
 import anabranch
@@ -16,7 +17,7 @@ from anabranch.bench import child, throughput
 from anabranch.cli import signals
 from anabranch.cli.failures import RunInterruptedError, reported
 from anabranch.cli.main import app
-from anabranch.errors import AnabranchError, BadRowError, ConfigError, UnsupportedError
+from anabranch.errors import AnabranchError, BadRowError, ConfigError, CorruptStateError, UnsupportedError
 
 run = CliRunner().invoke
 
@@ -95,6 +96,18 @@ def failing(error: BaseException) -> typer.Typer:
         (UnsupportedError("no such clause"), 2, "anabranch: no such clause\n"),
         (BadRowError("a null"), 1, "anabranch: a null\n"),
         (AnabranchError("else"), 1, "anabranch: else\n"),
+        (
+            CorruptStateError("x is damaged"),
+            1,
+            "anabranch: x is damaged. Restore the checkpoint as a whole from a copy, or use another; "
+            "anabranch inspect names all damage\n",
+        ),
+        (CorruptStateError("x is missing; restore it"), 1, "anabranch: x is missing; restore it\n"),
+        (
+            StreamingQueryException("[STREAM_FAILED] Query [id = 1] terminated with exception: no luck SQLSTATE: X"),
+            1,
+            "anabranch: Spark: no luck (--debug shows where)\n",
+        ),
         (FileNotFoundError(2, "No such file", "x"), 1, "anabranch: x: No such file\n"),
         (ValueError("first\nsecond"), 1, "anabranch: ValueError: first (--debug shows where)\n"),
         (KeyboardInterrupt(), 130, "anabranch: interrupted; nothing is left running\n"),

@@ -29,6 +29,7 @@ from anabranch.api.session import local_session
 from anabranch.cli import signals
 from anabranch.cli.failures import first_line
 from anabranch.errors import ConfigError
+from anabranch.runtime.analysis import unlogged
 
 STOP_SECONDS = 15.0
 END_SECONDS = 5.0
@@ -52,7 +53,8 @@ def embedded_spark(
         try:
             with signals.kept():
                 session = _start(scratch, dict(conf or {}), debug, short)
-            yield session
+            with contextlib.nullcontext() if debug else unlogged():
+                yield session
         finally:
             with signals.ignored():
                 _end_everything(before)

@@ -142,8 +142,8 @@ def _identity(look: _Look) -> Json:
     version = identity.get("engine version", "unknown")
     if version != VERSION and not look.damage:
         raise CheckpointError(
-            f"{look.checkpoint.path} was made by Anabranch, version {version}, and this is version {VERSION}, to which the "
-            "format may mean something else; look at it with the version that made it"
+            f"{look.checkpoint.path} was made by Anabranch, version {version}, and this is version {VERSION}, to which "
+            "the files may mean something else; look at it with the version that made it"
         )
     return identity
 

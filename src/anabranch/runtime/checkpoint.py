@@ -82,7 +82,7 @@ class Checkpoint:
     def take(self, identity: Json) -> None:
         """Become the one writer, after checking that the checkpoint belongs to this very query."""
         if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"checkpoint {self.path} is not a directory")
+            raise CheckpointError(f"checkpoint {self.path} is not a directory; choose another path")
         if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
             raise CheckpointError(
                 f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"

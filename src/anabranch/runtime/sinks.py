@@ -105,11 +105,12 @@ class FileSink:
     """Files of any format that Spark writes, exactly once per batch."""
 
     def __init__(self, chosen: SinkOptions, tag: str, time_zone: str) -> None:
-        """Refused without a path. Spark names the session's time zone in the type of every timestamp it hands over."""
+        """Refused without a usable path. Timestamps that Spark hands over name the session's time zone."""
         if "path" not in chosen.options:
             raise ConfigError(f"the {chosen.format} sink needs a path: .option('path', ...) or start(path)")
         self._chosen = chosen
         self._path = local_path(chosen.options["path"])
+        check_folder(self._path, f"the {chosen.format} sink")
         self._tag = tag
         self._time_zone = time_zone
         self._staging = self._path.parent / f".{self._path.name}.{tag}.staging"
@@ -187,6 +188,15 @@ class FileSink:
             path.unlink()
 
 
+def check_folder(path: Path, whose: str) -> None:
+    """Refuse a path where no folder is and none can be made; else a run would fail when it has something to write."""
+    existing = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not existing.is_dir():
+        raise ConfigError(f"{whose} needs a folder, but {existing} is a file; name another path")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ConfigError(f"{whose} cannot write to {existing}: no permission; name another path, or allow it")
+
+
 def _is_plain(data_type: T.DataType) -> bool:
     """Whether Arrow and Spark agree on how the type is stored in Parquet."""
     if isinstance(data_type, T.StructType):
@@ -234,7 +244,10 @@ def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
 
 
 def _console_sink(chosen: SinkOptions) -> Sink:
-    rows = int(chosen.options.get("numRows", "20"))
+    wanted = chosen.options.get("numRows", "20")
+    if not wanted.isdecimal():
+        raise ConfigError(f"the console sink's numRows must be a whole number, not {wanted!r}")
+    rows = int(wanted)
     truncate = chosen.options.get("truncate", "true").lower() == "true"
 
     def write(results: DataFrame, batch_id: int) -> None:
