@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 import typer
-from pyspark.errors import StreamingQueryException
 from typer.testing import CliRunner
 
 import anabranch
 from anabranch.bench import child, throughput
 from anabranch.cli import signals
-from anabranch.cli.failures import RunInterruptedError, reported
+from anabranch.cli.failures import RunInterruptedError, SparkFailedError, first_line, reported
 from anabranch.cli.main import app
 from anabranch.errors import AnabranchError, BadRowError, ConfigError, CorruptStateError, UnsupportedError
 
@@ -103,11 +102,7 @@ def failing(error: BaseException) -> typer.Typer:
             "anabranch inspect names all damage\n",
         ),
         (CorruptStateError("x is missing; restore it"), 1, "anabranch: x is missing; restore it\n"),
-        (
-            StreamingQueryException("[STREAM_FAILED] Query [id = 1] terminated with exception: no luck SQLSTATE: X"),
-            1,
-            "anabranch: Spark: no luck (--debug shows where)\n",
-        ),
+        (SparkFailedError("no luck\nat java.base"), 1, "anabranch: Spark: no luck (--debug shows where)\n"),
         (FileNotFoundError(2, "No such file", "x"), 1, "anabranch: x: No such file\n"),
         (ValueError("first\nsecond"), 1, "anabranch: ValueError: first (--debug shows where)\n"),
         (KeyboardInterrupt(), 130, "anabranch: interrupted; nothing is left running\n"),
@@ -117,6 +112,13 @@ def test_a_failure_is_one_line_and_an_exit_code(error: BaseException, code: int,
     shown = run(failing(error), [])
 
     assert (shown.exit_code, shown.stderr) == (code, line)
+
+
+def test_the_words_of_spark_are_left_without_its_codes_and_ids() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: no luck today SQLSTATE: XXKST\n== JVM =="
+    )
+    assert first_line(RuntimeError(said)) == "no luck today"
 
 
 def test_debug_shows_the_traceback() -> None:

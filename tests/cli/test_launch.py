@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,3 +71,25 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path
         run.awaitTermination()
     assert "0.parquet" in first_line(failed.value)
     assert first_line(failed.value).startswith("[")
+
+
+DESCRIBED = """
+query = "SELECT a.v, b.v AS w FROM a, b WHERE a.k = b.k"
+checkpoint = "checkpoint"
+sink.path = "out"
+streams.a = { format = "parquet", path = "a", schema = "k BIGINT, v STRING" }
+streams.b = { format = "parquet", path = "b", schema = "k BIGINT, v STRING" }
+spark = { "spark.driver.memory" = "512m" }
+"""
+
+
+def test_an_error_of_spark_is_one_line_although_it_is_told_after_spark_has_ended(tmp_path: Path) -> None:
+    run_file(tmp_path)
+    (tmp_path / "a" / "0.parquet").write_bytes(b"PAR1 but nothing else")
+    (tmp_path / "q.toml").write_text(DESCRIBED)
+    command = [sys.executable, "-m", "anabranch.cli.main", "run", str(tmp_path / "q.toml"), "--quiet"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("anabranch: Spark: [FAILED_READ_FILE")
+    assert "0.parquet" in shown.stderr
+    assert shown.stderr.count("\n") == 1

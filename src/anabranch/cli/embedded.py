@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from anabranch.api.session import local_session
 from anabranch.cli import signals
-from anabranch.cli.failures import first_line
+from anabranch.cli.failures import SparkFailedError, first_line
 from anabranch.errors import ConfigError
 from anabranch.runtime.analysis import unlogged
 
@@ -55,6 +56,8 @@ def embedded_spark(
                 session = _start(scratch, dict(conf or {}), debug, short)
             with contextlib.nullcontext() if debug else unlogged():
                 yield session
+        except (Py4JJavaError, PySparkException) as error:
+            raise SparkFailedError.of(error) from None
         finally:
             with signals.ignored():
                 _end_everything(before)
@@ -72,9 +75,11 @@ def _start(scratch: Path, conf: dict[str, str], debug: bool, short: bool) -> Spa
     try:
         with contextlib.nullcontext() if debug else _stderr_to(log):
             return local_session(log_level="WARN" if debug else "ERROR", conf=settings)
-    except PySparkException as error:
+    except (Py4JJavaError, PySparkException) as error:
         reason = _last_words(log) or first_line(error)
-        raise ConfigError(f"Spark does not start: {reason} (it needs Java 17 or newer, see JAVA_HOME)") from error
+        raise ConfigError(
+            f"Spark does not start: {reason} (look at the settings for Spark; it needs Java 17 or newer, see JAVA_HOME)"
+        ) from error
 
 
 @contextmanager
@@ -96,8 +101,9 @@ def _last_words(log: Path) -> str:
     if not log.exists():
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or "JAVA_HOME" in line or "xception" in line]
-    return (telling or lines or [""])[0]
+    words = ("invalid", "error", "java_home", "exception")
+    telling = [line for line in lines if any(word in line.lower() for word in words)]
+    return (telling or lines[-1:] or [""])[0]
 
 
 def _end_everything(before: set[psutil.Process]) -> None:

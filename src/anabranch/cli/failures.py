@@ -19,7 +19,6 @@ from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 
 from anabranch.cli import signals
 from anabranch.errors import AnabranchError, ConfigError, CorruptStateError, QueryError
@@ -35,6 +34,18 @@ AsJson = Annotated[
 ]
 
 P = ParamSpec("P")
+
+
+class SparkFailedError(Exception):
+    """An error of Spark in words: what happened in the first line, and what the JVM says about it below.
+
+    Spark's own exceptions ask the JVM for their text, and when they are reported the JVM is gone.
+    """
+
+    @classmethod
+    def of(cls, error: Exception) -> SparkFailedError:
+        """The error's words, taken while the JVM is there."""
+        return cls(f"{first_line(error)}\n{error}").with_traceback(error.__traceback__)
 
 
 class RunInterruptedError(Exception):
@@ -83,7 +94,7 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         raise typer.Exit(FAILED)
     hint = "" if debug else " (--debug shows where)"
-    kind = "Spark" if isinstance(error, Py4JJavaError | PySparkException) else type(error).__name__
+    kind = "Spark" if isinstance(error, SparkFailedError) else type(error).__name__
     _say(f"{kind}: {first_line(error)}{hint}")
     raise typer.Exit(FAILED)
 
