@@ -76,7 +76,8 @@ def _start(scratch: Path, conf: dict[str, str], debug: bool, short: bool) -> Spa
         with contextlib.nullcontext() if debug else _stderr_to(log):
             return local_session(log_level="WARN" if debug else "ERROR", conf=settings)
     except (Py4JJavaError, PySparkException) as error:
-        reason = _last_words(log) or first_line(error)
+        started = isinstance(error, Py4JJavaError)
+        reason = first_line(error) if started else _last_words(log) or first_line(error)
         raise ConfigError(
             f"Spark does not start: {reason} (look at the settings for Spark; it needs Java 17 or newer, see JAVA_HOME)"
         ) from error
@@ -101,9 +102,9 @@ def _last_words(log: Path) -> str:
     if not log.exists():
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    words = ("invalid", "error", "java_home", "exception")
-    telling = [line for line in lines if any(word in line.lower() for word in words)]
-    return (telling or lines[-1:] or [""])[0]
+    words = ("nvalid", "rror", "xception", "JAVA_HOME", "No such file")
+    telling = [line for line in lines if any(word in line for word in words)]
+    return (telling or lines or [""])[0]
 
 
 def _end_everything(before: set[psutil.Process]) -> None:
