@@ -148,7 +148,8 @@ class RunCache:
     """Verified, mapped runs of one process, so that a batch opens only what is new to it.
 
     A file is verified again when it is not the one that was mapped any more: other inode, size or time of change.
-    It is dropped when none of the last `UNUSED_TASKS` uses of the cache asked for it.
+    It is dropped when it has been deleted, so that its space is freed, or when none of the last `UNUSED_TASKS` uses of
+    the cache asked for it: it may have moved to another process.
     """
 
     def __init__(self) -> None:
@@ -168,7 +169,11 @@ class RunCache:
         """Count a use and forget what has not been asked for lately."""
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
-        stale = [key for key, (used, _, _) in self._entries.items() if used < oldest]
+        stale = [
+            (directory, file)
+            for (directory, file), (used, _, _) in self._entries.items()
+            if used < oldest or not (directory / file.name).exists()
+        ]
         for key in stale:
             del self._entries[key]
 
