@@ -16,7 +16,8 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
-from anabranch.runtime.layout import InputLayout, Layout, Slot, key_expressions, quote
+from anabranch.runtime.carried import quote
+from anabranch.runtime.layout import InputLayout, Layout, Slot, key_expressions
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS

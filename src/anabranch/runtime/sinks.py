@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import ConfigError
+from anabranch.runtime.carried import carry, restore
 from anabranch.runtime.failpoints import failpoint
 from anabranch.state.store import local_path
 
@@ -167,9 +168,11 @@ def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
     name, batches = chosen.name, dict[int, pa.Table]()
 
     def write(results: DataFrame, batch_id: int) -> None:
-        batches[batch_id] = results.toArrow()
+        carried = carry(results)
+        batches[batch_id] = carried.toArrow()
         table = pa.concat_tables(batches.values())
-        spark.createDataFrame(table, schema=results.schema).createOrReplaceTempView(name)
+        kept = spark.createDataFrame(table, schema=carried.schema)
+        restore(kept, results.schema).createOrReplaceTempView(name)
 
     return write
 

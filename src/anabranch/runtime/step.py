@@ -26,11 +26,12 @@ import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery, Output
+from anabranch.plan.logical import JoinQuery
 from anabranch.plan.watermark import thresholds
+from anabranch.runtime.carried import quote, restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.failpoints import failpoint
-from anabranch.runtime.layout import Layout, quote
+from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import processor_of
 from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
 from anabranch.runtime.relist import list_anew
@@ -169,7 +170,7 @@ class StepRunner:
             self._sink.publish(staging, [staging / name for name in names], batch_id)
             return found
         processed = self._processed(packed, number, directory)
-        results = finish(self._layout.outputs, self._query.residual, processed)
+        results = finish(self._layout, self._query.residual, processed)
         kept = Observation() if self._query.residual and self._sink_reads_all else None
         if kept is not None:
             results = results.observe(kept, F.count(F.lit(1)).alias("rows"))
@@ -335,12 +336,13 @@ def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]
     return added
 
 
-def finish(outputs: tuple[Output, ...] | None, residual: str | None, joined: DataFrame) -> DataFrame:
-    """The answer, from joined columns: residual predicate, then projection."""
-    kept = joined.where(residual) if residual else joined
-    if outputs is None:
+def finish(layout: Layout, residual: str | None, joined: DataFrame) -> DataFrame:
+    """The answer, from what processors yield: types restored, then residual predicate, then projection."""
+    rows = joined if layout.result_schema == layout.joined_schema else restore(joined, layout.joined_schema)
+    kept = rows.where(residual) if residual else rows
+    if layout.outputs is None:
         return kept
-    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outputs))
+    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in layout.outputs))
 
 
 __all__ = ["StepResult", "StepRunner", "StepSettings"]
