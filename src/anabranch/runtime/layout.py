@@ -21,6 +21,7 @@ from anabranch.kernel.delta import Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
 from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column
 from anabranch.plan.watermark import InputTime, retention
+from anabranch.runtime.attempt import Judged, judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, quote, to_carried
 from anabranch.runtime.processor import ProcessorPlan, ResultColumn
 
@@ -62,12 +63,23 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Where an input's values go: pairs of (slot, Spark SQL expression over the stream's columns)."""
+    """What of an input is evaluated below the join, and where its values go.
+
+    `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
+    over the stream's columns).
+    """
 
     input: JoinInput
+    conditions: tuple[Judged, ...]
+    keys: tuple[Judged, ...]
     time: str | None
     time_type: T.DataType | None
     values: tuple[tuple[str, str], ...]
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether a condition or a key of the input can fail on a row."""
+        return any(expression.can_fail for expression in (*self.conditions, *self.keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +100,11 @@ class Layout:
     result_schema: T.StructType
     joined_schema: T.StructType
     outputs: tuple[Output, ...] | None
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether a row can be bad: by its event time, or by an expression that fails on it."""
+        return self.timed or any(entry.can_fail for entry in self.inputs)
 
     @property
     def narrow(self) -> bool:
@@ -114,11 +131,9 @@ def lay_out(
     fields = []
     for number, entry in enumerate(query.inputs):
         stream, schema = streams[entry.stream], frames[entry.stream].schema
-        wanted = [
-            (f"key.{n}", key, carried_type(t))
-            for n, (key, t) in enumerate(zip(key_expressions(entry, key_types), key_types, strict=True))
-        ]
-        wanted = wanted if verify else []
+        keys = [to_carried(_canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
+        judged = judge(frames[entry.stream], [*entry.conditions, *keys])
+        wanted = [(f"key.{n}", key, carried_type(key_types[n])) for n, key in enumerate(keys) if verify]
         for column in entry.columns:
             name, data_type = joined_column(entry.alias, column), schema[column].dataType
             check_carried(name, data_type)
@@ -129,6 +144,8 @@ def lay_out(
         inputs.append(
             InputLayout(
                 entry,
+                tuple(judged[: len(entry.conditions)]),
+                tuple(judged[len(entry.conditions) :]),
                 stream.time if timed else None,
                 schema[stream.time].dataType if timed and stream.time else None,
                 tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
@@ -166,11 +183,6 @@ def lay_out(
         joined_schema=T.StructType(fields),
         outputs=outputs,
     )
-
-
-def key_expressions(entry: JoinInput, key_types: tuple[T.DataType, ...]) -> list[str]:
-    """The canonical key columns of an input, as hashed and compared: in carried form."""
-    return [to_carried(_canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
 
 
 def _canonical(key: str, data_type: T.DataType) -> str:
