@@ -68,6 +68,15 @@ def test_only_expressions_that_spark_cannot_fail_on_are_evaluated_without_an_att
     assert judge(columns, ["a + b > a", "s = 'x'"])[0].reads == ("a", "b")
 
 
+def test_python_functions_are_left_where_spark_evaluates_them(spark: SparkSession, columns: DataFrame) -> None:
+    spark.udf.register("half", lambda n: n / 2, "double")
+    plain, mixed = judge(columns, ["half(a) > 1", "half(a + 1) > 1"])
+    assert not plain.can_fail
+    assert mixed.can_fail
+    attempted = columns.where("a < 9").select(attempt(spark, mixed)[VALUE])
+    assert sorted(attempted.collect(), key=repr) == [(False,), (False,), (False,)]
+
+
 @pytest.mark.parametrize("mode", ["whole stage", "codegen", "interpreted"])
 def test_an_attempt_tells_failure_from_null_also_where_its_parts_occur_elsewhere(
     spark: SparkSession, mode: str

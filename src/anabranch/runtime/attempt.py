@@ -8,7 +8,7 @@ fail. `judge` decides that on Spark's own analysed tree: an expression is safe i
 raise. What is not known counts as able to fail; a constant part does not, since it fails for all rows or for none.
 
 Catalyst's TryEval is what Spark's own try_ functions are made of; PySpark has no public name for it. Python functions
-are evaluated elsewhere, so their errors stop the run inside an attempt as well.
+are evaluated in an operator of their own, so an attempt would not catch their errors, and they count as safe.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _SAFE = frozenset(
     Md5 Sha1 Sha2 Crc32 XxHash64 Murmur3Hash
     Year Quarter Month DayOfMonth DayOfWeek DayOfYear WeekOfYear Hour Minute Second DateDiff
     UnixMicros UnixMillis UnixSeconds UnixDate Extract
-    Size ArrayContains TryAdd TrySubtract TryMultiply TryDivide TryMod With CommonExpressionDef CommonExpressionRef
+    Size ArrayContains TryAdd TrySubtract TryMultiply TryDivide TryMod
+    With CommonExpressionDef CommonExpressionRef PythonUDF
     """.split()
 )
 # Safe if their second argument is a constant: a bad pattern fails for all rows, not for one.
