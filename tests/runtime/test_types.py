@@ -51,8 +51,22 @@ PAYLOAD = {
     "map_of_structs": "map(coalesce(i, 0), named_struct('m', map('x', named_struct('y', array(map(i <=> 1, 1)))))) ",
     "struct_as_key": "map(named_struct('a', coalesce(i, 0), 'b', TIME'01:02:03'), X'00')",
     "shapes": "array(st_geomfromwkb(X'0101000000000000000000F03F0000000000000040'), NULL)",
+    "null_structs": "named_struct('a', array(named_struct('a', 1), NULL), 'm', map(1, named_struct('a', 1), 2, NULL))",
+    "collated_inside": "map('x', array(named_struct('c', concat('A', i) COLLATE UTF8_LCASE)))",
     "no_fields": "named_struct()",
 }
+
+# Nested types that processors may write into files themselves, as far as their parts may be null.
+NESTED_AND_PLAIN = [
+    "nested_array",
+    "map",
+    "struct",
+    "null_structs",
+    "map_of_structs",
+    "large_decimal",
+    "double",
+    "binary",
+]
 
 # Types that travel in another form. PySpark cannot collect all of them, so they are compared as text.
 CARRIED = {
@@ -72,6 +86,8 @@ CARRIED = {
         INTERVAL '9' MONTH, NULL)""",
     "struct_of_months": """IF(i = 2, NULL,
         named_struct('it''s `odd` \\\\', make_ym_interval(1, CAST(i AS INT)), 'b', i))""",
+    "mixed": """named_struct('m', make_ym_interval(1), 'v', parse_json('[1]'), 't', TIME'01:02:03', 'b', X'00',
+        'c', 'A' COLLATE UTF8_LCASE, 'z', timestamp_micros(i), 'f', map(1, 1.5F))""",
     "deep": """array(map('k', array(
         named_struct('m', map(named_struct('y', INTERVAL '1' YEAR), array(make_interval(1))),
                      'x', i, 'none', array(), 'null', CAST(NULL AS STRUCT<a: INTERVAL>)),
@@ -133,12 +149,18 @@ def test_user_defined_types_and_preserved_char_types_come_back_as_they_were(
     spark.udf.register("vector_of", lambda i: None if i is None else Vectors.dense(i, -i), VectorUDT())
     spark.conf.set("spark.sql.preserveCharVarcharTypeInfo", "true")
     try:
-        select = ("k", "vector_of(i) AS v", "CAST(i AS CHAR(5)) AS c", "array(CAST(i AS VARCHAR(5))) AS d")
-        types = "typeof(v) AS tv, typeof(c) AS tc, typeof(d) AS td"
-        text = f"SELECT L.k, v, c, d, {types} FROM L, R WHERE L.k = R.k"
+        select = (
+            "k",
+            "vector_of(i) AS v",
+            "array(named_struct('m', make_ym_interval(1), 'v', vector_of(i))) AS w",
+            "CAST(i AS CHAR(5)) AS c",
+            "array(CAST(i AS VARCHAR(5))) AS d",
+        )
+        types = "typeof(v) AS tv, typeof(w) AS tw, typeof(c) AS tc, typeof(d) AS td"
+        text = f"SELECT L.k, v, w[0].v AS u, c, d, {types} FROM L, R WHERE L.k = R.k"
         collected = through_the_join(spark, tmp_path / "checkpoint", select, text, ROWS)
         rows = spark.createDataFrame(ROWS).selectExpr(*select)
-        expected = rows.selectExpr("k", "v", "c", "d", *types.split(", ")).collect()
+        expected = rows.selectExpr("k", "v", "w[0].v AS u", "c", "d", *types.split(", ")).collect()
     finally:
         spark.conf.unset("spark.sql.preserveCharVarcharTypeInfo")
     assert sorted(map(repr, collected)) == sorted(map(repr, expected))
@@ -165,6 +187,24 @@ def months(spark: SparkSession, tmp_path: Path) -> ab.Query:
     engine.register("L", feeds["L"].stream(spark).selectExpr("k", "make_ym_interval(CAST(i AS INT), 1) AS p"))
     engine.register("R", feeds["R"].stream(spark))
     return engine.sql("SELECT L.p, R.i FROM L, R WHERE L.k = R.k")
+
+
+@pytest.mark.parametrize("names", [NESTED_AND_PLAIN, ["nested_array", "map", "large_decimal"]], ids=["all", "plain"])
+def test_parquet_files_hold_nested_columns_as_spark_would_write_them(
+    spark: SparkSession, tmp_path: Path, names: list[str]
+) -> None:
+    select = ("k", *(f"{PAYLOAD[name]} AS {name}" for name in names))
+    feeds = {name: Feed(tmp_path / name, NUMBERS) for name in "LR"}
+    for feed in feeds.values():
+        feed.add_table(ROWS)
+    engine = ab.Engine(spark, tmp_path / "checkpoint", processors=2)
+    engine.register("L", feeds["L"].stream(spark).selectExpr(*select))
+    engine.register("R", feeds["R"].stream(spark))
+    run_to_end(engine.sql("SELECT L.* FROM L, R WHERE L.k = R.k"), tmp_path / "out")
+    found = spark.read.parquet(str(tmp_path / "out"))
+    expected = spark.createDataFrame(ROWS).selectExpr(*select)
+    assert found.schema.simpleString() == expected.schema.simpleString()
+    assert sorted(map(repr, found.collect())) == sorted(map(repr, expected.collect()))
 
 
 def test_files_and_views_hold_restored_types_also_of_plain_columns(

@@ -144,9 +144,12 @@ class FileSink:
 
 
 def _is_plain(data_type: T.DataType) -> bool:
-    """Whether Arrow and Spark agree on how the type is stored in Parquet."""
+    """Whether Arrow and Spark agree on how the type is stored in Parquet.
+
+    Arrow refuses fields that may not be null inside of structs that are.
+    """
     if isinstance(data_type, T.StructType):
-        return all(_is_plain(field.dataType) for field in data_type)
+        return all(field.nullable and _is_plain(field.dataType) for field in data_type)
     if isinstance(data_type, T.ArrayType):
         return _is_plain(data_type.elementType)
     if isinstance(data_type, T.MapType):
