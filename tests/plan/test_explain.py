@@ -16,8 +16,8 @@ def explain(window: int | None, residual: str | None) -> list[str]:
     query = JoinQuery(
         "...",
         (
-            JoinInput("a", "A", window, ("`k`",), "`v` > 1", ("v",)),
-            JoinInput("B", "B", None, ("`k`",), None, ("k", "v")),
+            JoinInput("a", "A", window, ("`k`",), ("`v` > 1",), ("v",)),
+            JoinInput("B", "B", None, ("`k`",), (), ("k", "v")),
         ),
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
         residual,

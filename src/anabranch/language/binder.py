@@ -19,7 +19,7 @@ from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.scope import ColumnRef, Scope, open_scope
 from anabranch.language.source import Source
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
+from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, all_of
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
@@ -51,12 +51,12 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
             stream=stream.name,
             window=item.window,
             key=tuple(terms[position].below for terms in plan.keys),
-            predicate=_all_of(predicates[alias]),
+            conditions=tuple(dict.fromkeys(predicates[alias])),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
         )
         for position, (item, (alias, stream)) in enumerate(occurrences)
     )
-    return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=_all_of(above))
+    return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=all_of(list(dict.fromkeys(above))))
 
 
 def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
@@ -181,13 +181,6 @@ def _refuse_duplicates(outputs: Iterable[Output]) -> None:
 def _need(needed: Needed, refs: Iterable[ColumnRef]) -> None:
     for ref in refs:
         needed[ref.alias].add(ref.column)
-
-
-def _all_of(conditions: list[str]) -> str | None:
-    distinct = list(dict.fromkeys(conditions))
-    if len(distinct) < 2:
-        return distinct[0] if distinct else None
-    return " AND ".join(f"({condition})" for condition in distinct)
 
 
 def _names(aliases: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 A `JoinQuery` is an m-way equi-join over stream occurrences (`JoinInput`, one per alias in FROM) that share one
 join key, with selections pushed below the join, a residual predicate and a projection above it.
 
-Expressions are Spark SQL text, because Spark evaluates them. Below the join (`key`, `predicate`) they refer to
+Expressions are Spark SQL text, because Spark evaluates them. Below the join (`key`, `conditions`) they refer to
 the stream's columns by bare name; above it (`residual`, `Output.expression`) a column of an alias is one
 identifier that contains the dot: `` `A.v` ``.
 
@@ -12,6 +12,7 @@ Times (windows, lateness) are whole microseconds; `None` means unbounded, or nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_INPUTS = 8
@@ -35,8 +36,13 @@ class JoinInput:
     stream: str
     window: int | None
     key: tuple[str, ...]
-    predicate: str | None
+    conditions: tuple[str, ...]
     columns: tuple[str, ...]
+
+    @property
+    def predicate(self) -> str | None:
+        """The conditions as one, or None."""
+        return all_of(self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,13 @@ class JoinQuery:
     inputs: tuple[JoinInput, ...]
     outputs: tuple[Output, ...]
     residual: str | None = None
+
+
+def all_of(conditions: Sequence[str]) -> str | None:
+    """The conjunction of conditions, or None if there are none."""
+    if len(conditions) < 2:
+        return conditions[0] if conditions else None
+    return " AND ".join(f"({condition})" for condition in conditions)
 
 
 def joined_column(alias: str, column: str) -> str:
