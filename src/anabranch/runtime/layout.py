@@ -126,14 +126,15 @@ def lay_out(
     timed = any(entry.window is not None for entry in query.inputs)
     verify = _must_verify(key_types)
     slots: list[Slot] = []
-    inputs, projections, windows, times = [], [], [], []
+    inputs, projections, late_projections, windows, times = [], [], [], [], []
     results: list[ResultColumn] = []
     fields = []
     for number, entry in enumerate(query.inputs):
         stream, schema = streams[entry.stream], frames[entry.stream].schema
         keys = [to_carried(_canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
         judged = judge(frames[entry.stream], [*entry.conditions, *keys])
-        wanted = [(f"key.{n}", key, carried_type(key_types[n])) for n, key in enumerate(keys) if verify]
+        wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
+        wanted = wanted if verify or keep_late else []
         for column in entry.columns:
             name, data_type = joined_column(entry.alias, column), schema[column].dataType
             check_carried(name, data_type)
@@ -151,7 +152,10 @@ def lay_out(
                 tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             )
         )
-        projections.append(Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True))))
+        names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
+        stored = [pair for pair in names if verify or not pair[0].startswith("key.")]
+        projections.append(Projection(tuple(stored)))
+        late_projections.append(Projection(tuple((_shown(name, entry), slot) for name, slot in names)))
         has_time = timed and stream.time is not None
         windows.append((UNBOUNDED if entry.window is None else min(entry.window, UNBOUNDED)) if has_time else None)
         times.append(InputTime(entry.window, stream.lateness))
@@ -170,7 +174,7 @@ def lay_out(
         results=tuple(results),
         max_spans=tuple(_max_span(times, i) for i in range(len(times))),
         keep_rejected=keep_rejected,
-        keep_late=keep_late,
+        late_projections=tuple(late_projections) if keep_late else None,
     )
     return Layout(
         inputs=tuple(inputs),
@@ -227,6 +231,16 @@ def _common_type(spark: SparkSession, query: JoinQuery, n: int, types: list[T.Da
         raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
     nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
     return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType
+
+
+def _shown(name: str, entry: JoinInput) -> str:
+    """The name of a state column as the user knows it: the stream's column, or the expression of the key."""
+    kind, _, rest = name.partition(".")
+    if kind == "col":
+        return rest
+    key = entry.key[int(rest)]
+    plain = [column for column in key.split("`")[1::2] if quote(column) == key]
+    return plain[0] if plain else key
 
 
 def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
