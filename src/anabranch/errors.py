@@ -28,7 +28,7 @@ class ConfigError(AnabranchError):
 
 
 class BadRowError(AnabranchError):
-    """Input rows cannot be processed; the message names stream, column and a sample."""
+    """Rows cannot be processed; the message names stream and column, or expression or file, and a sample."""
 
 
 class CheckpointError(AnabranchError):

@@ -37,7 +37,7 @@ def by_kernel(join: Join, seed: int | None = None, **limits: int) -> Counter:
     old, deltas = [], []
     for i in range(len(join.windows)):
         lots = [join.segment(i, lambda row, lot=lot: row.lot == lot, seed) for lot in range(OLD_LOTS + 1)]
-        old.append([lot for lot in lots[:-1] if len(lot)])
+        old.append([lot.indexed() if n else lot for n, lot in enumerate(lots[:-1]) if len(lot)])
         deltas.append(lots[-1])
     return collect(join, shape, join_deltas(shape, old, deltas))
 

@@ -7,7 +7,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.kernel.probe import Ranges, bisect_ranges, expand, narrow, probe, ranges_to_rows
+from anabranch.state.hash_index import HashIndex
 from tests.oracle.profiles import examples
+from tests.state.segments import segment
 
 many_hashes = st.integers(0, 30) | st.sampled_from([0, 2**63 - 1, 2**63, 2**64 - 1])
 
@@ -18,15 +20,25 @@ def as_triples(ranges: Ranges) -> list[tuple[int, int, int]]:
 
 @examples(200)
 @given(
-    # The kernel searches the shorter side in the longer one: either may be the shorter.
-    wanted=st.sets(many_hashes, max_size=4) | st.sets(many_hashes, min_size=12),
+    # The kernel looks for the rows among the wanted or the other way round: either may be fewer.
+    wanted=st.sets(many_hashes, min_size=1, max_size=4) | st.sets(many_hashes, min_size=12),
     hashes=st.lists(many_hashes, max_size=4) | st.lists(many_hashes, min_size=20, max_size=60),
+    indexed=st.booleans(),
+    edges=st.tuples(many_hashes, many_hashes),
 )
-@example(wanted=set(range(10, 50)), hashes=[20, 20, 40])
-@example(wanted={5, 20, 40, 99}, hashes=[7, *[20] * 9, 40, 41])
-def test_a_probe_finds_what_a_loop_finds(wanted: set[int], hashes: list[int]) -> None:
-    sought, ordered = sorted(wanted), sorted(hashes)
-    found = probe(np.array(sought, dtype=np.uint64), np.array(ordered, dtype=np.uint64))
+@example(wanted=set(range(10, 50)), hashes=[20, 20, 40], indexed=True, edges=(0, 99))
+@example(wanted={5, 20, 40, 99}, hashes=[7, *[20] * 9, 40, 41], indexed=True, edges=(0, 99))
+@example(wanted={20}, hashes=[7, *[20] * 9, 40, 41], indexed=True, edges=(20, 40))
+def test_a_probe_finds_what_a_loop_finds(
+    wanted: set[int], hashes: list[int], indexed: bool, edges: tuple[int, int]
+) -> None:
+    """Also in a slice, which has the index of its whole file and is cut between hashes."""
+    first, last = sorted(edges)
+    whole = segment(hashes).indexed() if indexed else segment(hashes)
+    ordered = [value for value in sorted(hashes) if first <= value <= last]
+    start = sum(value < first for value in hashes)
+    sought = sorted(wanted)
+    found = probe(HashIndex.of(np.array(sought, dtype=np.uint64)), whole.slice(start, start + len(ordered)))
     naive = [
         (n, ordered.index(value), ordered.index(value) + ordered.count(value))
         for n, value in enumerate(sought)

@@ -104,6 +104,27 @@ def test_rows_put_aside_are_not_doubled_by_a_crash_and_fewer_processors(
     assert sorted(line["row"]["k"] for line in lines(tmp_path / "late")) == sorted(keys)
 
 
+@pytest.mark.parametrize("key", [("A.n = B.n", "n"), ("A.n + 1 = B.n", "`n` + 1"), ("A.n = B.n AND A.k = B.k", "n")])
+def test_late_rows_show_their_key_and_can_be_asked_for_at_any_time(
+    spark: SparkSession, tmp_path: Path, key: tuple[str, str]
+) -> None:
+    """Also where the key is neither stored nor selected."""
+    kind = Kind(pa.schema([("n", pa.int64()), ("k", pa.string()), ("at", pa.int64())]), "at", 0)
+    text = f"SELECT A.at, B.at AS bt FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] WHERE {key[0]}"
+
+    def rows(at: int) -> dict[str, pa.Table]:
+        return {name: pa.table({"n": [7 + (name == "B" and "+" in text)], "k": ["x"], "at": [at]}) for name in "AB"}
+
+    for number, late in enumerate((None, tmp_path / "late", None)):
+        with Steps(spark, tmp_path / "checkpoint", text, {"A": kind, "B": kind}, settings={"late_rows": late}) as steps:
+            steps.feed(rows(9_000 + number))
+            steps.feed(rows(1_000))
+    assert len(steps.answer) == 5  # the last batch on time, with the state of all runs
+    shown = [line["row"] for line in lines(tmp_path / "late") if line["input"] == "A"]
+    assert [row["at"] for row in shown] == [1_000]
+    assert key[1] in shown[0]
+
+
 def test_nothing_is_bad_or_late_where_no_window_asks_for_time(spark: SparkSession, tmp_path: Path) -> None:
     kinds = {name: Kind(SCHEMA, "at", 0) for name in "AB"}
     rows = pa.table({"k": ["x", "x"], "at": [None, FAR], "v": [b"", b""]}, schema=SCHEMA)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import weakref
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -210,6 +211,17 @@ def test_the_cache_forgets_what_is_not_asked_for(small: tuple[Path, RunFile], mo
     cache.close()
     cache.open(directory, file)
     assert reads.names[-1] == "run.arrow"
+
+
+def test_the_cache_lets_go_of_a_file_that_was_deleted(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cache = RunCache()
+    mapped = weakref.ref(cache.open(directory, file).rows)
+    cache.start_task()
+    assert mapped() is not None
+    (directory / file.name).unlink()
+    cache.start_task()
+    assert mapped() is None
 
 
 def test_a_mapped_run_outlives_its_file_and_its_cache(small: tuple[Path, RunFile]) -> None:

@@ -33,7 +33,8 @@ class Engine:
             resumed with another number.
         memory: budget for the active state of one processor, such as "200m". Going over it is a warning event.
         groups: partition groups, a power of two; fixed for the life of a checkpoint.
-        quarantine: where rows that cannot be processed go (JSON lines); without it such a row stops the run.
+        quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
+            fails on them (JSON lines); without it such a row stops the run.
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
     """
 

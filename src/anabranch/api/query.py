@@ -84,7 +84,7 @@ class Query:
 
     def _analyse(self, layout: Layout) -> T.StructType:
         empty = self._spark.createDataFrame([], layout.result_schema)
-        return finish(layout.outputs, self._bound.residual, empty).schema
+        return finish(layout, self._bound.residual, empty).schema
 
     def _identity(self) -> Json:
         """What a checkpoint of this query belongs to."""

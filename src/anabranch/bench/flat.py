@@ -43,7 +43,7 @@ class FlatOptions:
 
     work: Path
     experiments: tuple[str, ...] = ("growth", "growth-window", "hot-history", "groups", "hot-batch")
-    unit: int = 30_000
+    unit: int = 20_000
     asked: int = 10_000
     hot_unit: int = 10_000
     few_results: int = 50_000

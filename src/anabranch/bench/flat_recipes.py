@@ -14,7 +14,8 @@ negative keys for the rows that meet.
 
 Measured batches are all of one size. Between the reference batches and the final batches the history grows
 by a few large ones, so that growing tenfold does not take ten times as long; before the reference batches
-come warm-up batches, because a cold reference would flatter the ratio.
+come warm-up batches, because a cold reference would flatter the ratio: batches get quicker for about twenty
+batches while the JVM compiles what it runs.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ STREAMS = ("A", "B", "C")
 class Phases:
     """How many batches of each kind, in order; a growth batch has `growth_factor` times the usual rows."""
 
-    warmup: int = 6
-    reference: int = 10
-    growth: int = 10
-    final: int = 10
-    growth_factor: int = 10
+    warmup: int = 30
+    reference: int = 20
+    growth: int = 20
+    final: int = 20
+    growth_factor: int = 20
 
     @property
     def sizes(self) -> list[int]:

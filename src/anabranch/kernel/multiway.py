@@ -29,7 +29,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from anabranch.kernel.probe import Indices, Ranges, expand, narrow, probe, ranges_to_rows
+from anabranch.kernel.probe import Ranges, expand, narrow, probe, ranges_to_rows
+from anabranch.state.hash_index import HashIndex, Indices
 from anabranch.state.run import HASH, TS, Segment
 
 # Half of what an int64 holds, twice: sums of a time and a window cannot overflow.
@@ -107,8 +108,11 @@ def _probe_inputs(
     alive = np.arange(len(wanted))
     sizes = [sum(map(len, segments)) for segments in old]
     for i in sorted(range(len(deltas)), key=sizes.__getitem__):
+        if len(alive) == 0:
+            break
+        asked = HashIndex.of(wanted[alive])
         for segment in (*old[i], deltas[i]):
-            ranges = probe(wanted[alive], segment.hashes)
+            ranges = probe(asked, segment)
             ranges = Ranges(alive[ranges.owner], ranges.start, ranges.stop)
             totals[i][ranges.owner] += ranges.lengths
             found[i].append(ranges)

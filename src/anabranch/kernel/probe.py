@@ -1,9 +1,9 @@
 """The probe kernel: find, narrow and expand ranges of sorted rows, all vectorised.
 
-A probe of sorted hashes against a sorted segment is two binary searches per hash, independent of the number of
-partition groups and logarithmic in the size of the segment. What it finds are ranges of rows; they are narrowed by
-event time while they are still ranges (`bisect_ranges`), so rows outside a window are never touched, and expanded
-last, in chunks of bounded size (`expand`).
+A probe of sorted hashes against a sorted segment reads an index of either (`state.hash_index`), so its cost follows
+the shorter of the two and depends neither on the number of partition groups nor on the size of the state. What it
+finds are ranges of rows; they are narrowed by event time while they are still ranges (`bisect_ranges`), so rows
+outside a window are never touched, and expanded last, in chunks of bounded size (`expand`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = NDArray[np.int64]
+from anabranch.state.hash_index import HashIndex, Indices
+from anabranch.state.run import Segment
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,35 +36,28 @@ class Ranges:
         return Ranges(self.owner[mask], self.start[mask], self.stop[mask])
 
 
-def probe(wanted: NDArray[np.uint64], hashes: NDArray[np.uint64]) -> Ranges:
-    """The non-empty ranges of ascending `hashes` equal to each of the ascending, distinct `wanted`."""
-    if len(hashes) == 0 or len(wanted) == 0:
+def probe(wanted: HashIndex, segment: Segment) -> Ranges:
+    """The non-empty ranges of the segment's rows that have each of the distinct wanted hashes.
+
+    Whichever side is longer is looked up in the other's index, if it has one.
+    """
+    if len(segment) == 0:
         nothing = np.empty(0, dtype=np.int64)
         return Ranges(nothing, nothing, nothing)
-    first = int(np.searchsorted(wanted, hashes[0], side="left"))
-    last = int(np.searchsorted(wanted, hashes[-1], side="right"))
-    candidates = wanted[first:last]
-    if len(candidates) > len(hashes):
-        return _probe_dense(candidates, hashes, first)
-    start = np.searchsorted(hashes, candidates, side="left")
-    found = np.flatnonzero(hashes[start] == candidates)
-    start = start[found]
-    stop = np.searchsorted(hashes, candidates[found], side="right")
-    return Ranges(found + first, start, stop)
+    first = int(np.searchsorted(wanted.hashes, segment.hashes[0], side="left"))
+    last = int(np.searchsorted(wanted.hashes, segment.hashes[-1], side="right"))
+    if segment.index is None or len(segment) < last - first:
+        return _probe_rows(wanted, segment.hashes)
+    found, row = segment.index.locate(wanted.hashes[first:last])
+    return Ranges(found + first, row - segment.offset, segment.index.ends(row) - segment.offset)
 
 
-def _probe_dense(wanted: NDArray[np.uint64], hashes: NDArray[np.uint64], first: int) -> Ranges:
-    """The same, searching the fewer hashes among the many wanted."""
-    position = np.searchsorted(wanted, hashes, side="left")
-    position = np.minimum(position, len(wanted) - 1)
-    rows = np.flatnonzero(wanted[position] == hashes)
-    if len(rows) == 0:
-        return Ranges(rows, rows, rows)
-    owner = position[rows]
+def _probe_rows(wanted: HashIndex, hashes: NDArray[np.uint64]) -> Ranges:
+    """The same, looking for the rows among the wanted."""
+    rows, owner = wanted.locate(hashes)
     heads = np.flatnonzero(np.diff(owner, prepend=-1))
     start = rows[heads]
-    stop = start + np.diff(heads, append=len(owner))
-    return Ranges(owner[heads] + first, start, stop)
+    return Ranges(owner[heads], start, start + np.diff(heads, append=len(owner)))
 
 
 def bisect_ranges(

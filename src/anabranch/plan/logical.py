@@ -3,7 +3,7 @@
 A `JoinQuery` is an m-way equi-join over stream occurrences (`JoinInput`, one per alias in FROM) that share one
 join key, with selections pushed below the join, a residual predicate and a projection above it.
 
-Expressions are Spark SQL text, because Spark evaluates them. Below the join (`key`, `predicate`) they refer to
+Expressions are Spark SQL text, because Spark evaluates them. Below the join (`key`, `conditions`) they refer to
 the stream's columns by bare name; above it (`residual`, `Output.expression`) a column of an alias is one
 identifier that contains the dot: `` `A.v` ``.
 
@@ -12,6 +12,7 @@ Times (windows, lateness) are whole microseconds; `None` means unbounded, or nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_INPUTS = 8
@@ -43,7 +44,7 @@ class JoinInput:
 
     @property
     def predicate(self) -> str | None:
-        """All conditions as one."""
+        """The conditions as one, or None."""
         return all_of(self.conditions)
 
 
@@ -70,8 +71,8 @@ class JoinQuery:
         return all_of(self.conditions)
 
 
-def all_of(conditions: tuple[str, ...]) -> str | None:
-    """The conjunction of the conditions, or None if there are none."""
+def all_of(conditions: Sequence[str]) -> str | None:
+    """The conjunction of conditions, or None if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " AND ".join(f"({condition})" for condition in conditions)

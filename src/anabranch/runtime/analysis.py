@@ -46,7 +46,7 @@ def check_inputs(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFr
 def check_answer(spark: SparkSession, query: JoinQuery, layout: Layout) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
     if layout.outputs is not None:
-        _check(spark, layout.result_schema, query.conditions, [output.expression for output in layout.outputs], "")
+        _check(spark, layout.joined_schema, query.conditions, [output.expression for output in layout.outputs], "")
 
 
 @contextmanager

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
 from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column
 from anabranch.plan.watermark import InputTime, retention
+from anabranch.runtime.attempt import Judged, judge
+from anabranch.runtime.carried import carried_type, check_carried, is_changed, quote, to_carried
 from anabranch.runtime.processor import ProcessorPlan, ResultColumn
 
 SPANS_PER_RETENTION = 4
@@ -38,11 +38,19 @@ _INJECTIVE = (
     T.DateType,
     T.TimestampType,
     T.TimestampNTZType,
+    T.TimeType,
     T.YearMonthIntervalType,
     T.DayTimeIntervalType,
 )
 _WORDS = (*_INJECTIVE, T.StringType, T.BinaryType, T.DecimalType)
-_TEMPORAL = (T.DateType, T.TimestampType, T.TimestampNTZType)
+# Types that may be compared with each other, as Spark does it: within one line.
+_FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
+    (T.NumericType,),
+    (T.DateType, T.TimestampType, T.TimestampNTZType),
+    (T.TimeType,),
+    (T.YearMonthIntervalType,),
+    (T.DayTimeIntervalType,),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +63,32 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """Where an input's values go: pairs of (slot, Spark SQL expression over the stream's columns)."""
+    """What of an input is evaluated below the join, and where its values go.
+
+    `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
+    over the stream's columns).
+    """
 
     input: JoinInput
+    conditions: tuple[Judged, ...]
+    keys: tuple[Judged, ...]
     time: str | None
     time_type: T.DataType | None
     values: tuple[tuple[str, str], ...]
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether a condition or a key of the input can fail on a row."""
+        return any(expression.can_fail for expression in (*self.conditions, *self.keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Everything the shell has to know to pack rows, run processors and name results.
 
-    `outputs` is None where results leave the processor in their final form: no residual, only plain columns.
+    `result_schema` is what processors yield, in carried form, and `joined_schema` the same with the columns' own types.
+    `outputs` is None where results leave the processor in their final form: no residual, only plain columns, none of
+    which travels in another form than its own.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -77,7 +98,13 @@ class Layout:
     timed: bool
     processor: ProcessorPlan
     result_schema: T.StructType
+    joined_schema: T.StructType
     outputs: tuple[Output, ...] | None
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether a row can be bad: by its event time, or by an expression that fails on it."""
+        return self.timed or any(entry.can_fail for entry in self.inputs)
 
     @property
     def narrow(self) -> bool:
@@ -98,39 +125,44 @@ def lay_out(
     key_types = _key_types(spark, query, frames)
     timed = any(entry.window is not None for entry in query.inputs)
     verify = _must_verify(key_types)
-    for key, key_type in zip(query.inputs[0].key, key_types if verify else (), strict=False):
-        _check_carried(joined_column(query.inputs[0].alias, key), key_type)
     slots: list[Slot] = []
-    inputs, projections, windows, times = [], [], [], []
+    inputs, projections, late_projections, windows, times = [], [], [], [], []
     results: list[ResultColumn] = []
     fields = []
     for number, entry in enumerate(query.inputs):
         stream, schema = streams[entry.stream], frames[entry.stream].schema
-        wanted = [
-            (f"key.{n}", _canonical(key, t), t) for n, (key, t) in enumerate(zip(entry.key, key_types, strict=True))
-        ]
-        wanted = wanted if verify else []
+        keys = [to_carried(_canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
+        judged = judge(frames[entry.stream], [*entry.conditions, *keys])
+        wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
+        wanted = wanted if verify or keep_late else []
         for column in entry.columns:
-            _check_carried(joined_column(entry.alias, column), schema[column].dataType)
-            wanted.append((f"col.{column}", quote(column), schema[column].dataType))
-            results.append(ResultColumn(joined_column(entry.alias, column), number, f"col.{column}"))
-            fields.append(T.StructField(joined_column(entry.alias, column), schema[column].dataType))
+            name, data_type = joined_column(entry.alias, column), schema[column].dataType
+            check_carried(name, data_type)
+            wanted.append((f"col.{column}", to_carried(quote(column), data_type), carried_type(data_type)))
+            results.append(ResultColumn(name, number, f"col.{column}"))
+            fields.append(T.StructField(name, data_type))
         placed = _place(slots, [data_type for _, _, data_type in wanted])
         inputs.append(
             InputLayout(
                 entry,
+                tuple(judged[: len(entry.conditions)]),
+                tuple(judged[len(entry.conditions) :]),
                 stream.time if timed else None,
                 schema[stream.time].dataType if timed and stream.time else None,
                 tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             )
         )
-        projections.append(Projection(tuple((name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True))))
+        names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
+        stored = [pair for pair in names if verify or not pair[0].startswith("key.")]
+        projections.append(Projection(tuple(stored)))
+        late_projections.append(Projection(tuple((_shown(name, entry), slot) for name, slot in names)))
         has_time = timed and stream.time is not None
         windows.append((UNBOUNDED if entry.window is None else min(entry.window, UNBOUNDED)) if has_time else None)
         times.append(InputTime(entry.window, stream.lateness))
     outputs: tuple[Output, ...] | None = query.outputs
+    changed = is_changed(T.StructType(fields))
     taken = {quote(result.name): (result, field) for result, field in zip(results, fields, strict=True)}
-    if query.residual is None and all(output.expression in taken for output in query.outputs):
+    if query.residual is None and not changed and all(output.expression in taken for output in query.outputs):
         final = [(output.name, *taken[output.expression]) for output in query.outputs]
         results = [ResultColumn(name, result.input, result.column) for name, result, _ in final]
         fields = [T.StructField(name, field.dataType) for name, _, field in final]
@@ -142,31 +174,19 @@ def lay_out(
         results=tuple(results),
         max_spans=tuple(_max_span(times, i) for i in range(len(times))),
         keep_rejected=keep_rejected,
-        keep_late=keep_late,
+        late_projections=tuple(late_projections) if keep_late else None,
     )
-    return Layout(tuple(inputs), tuple(slots), key_types, tuple(times), timed, plan, T.StructType(fields), outputs)
-
-
-def _check_carried(name: str, data_type: T.DataType) -> None:
-    """Refuse a column whose type Spark cannot hand to Python as Arrow and take back."""
-    try:
-        to_arrow_type(data_type, timezone="UTC")
-    except (PySparkException, ValueError):
-        raise UnsupportedError(
-            f"column {name} of type {data_type.simpleString()} cannot travel through the join; "
-            "CAST it to another type (such as a number or a string) in the stream's DataFrame"
-        ) from None
-
-
-def quote(name: str) -> str:
-    """A name as a Spark SQL identifier."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
-
-
-def key_expressions(entry: JoinInput, key_types: tuple[T.DataType, ...]) -> list[str]:
-    """The canonical key columns of an input, as hashed and compared."""
-    return [_canonical(key, t) for key, t in zip(entry.key, key_types, strict=True)]
+    return Layout(
+        inputs=tuple(inputs),
+        slots=tuple(slots),
+        key_types=key_types,
+        times=tuple(times),
+        timed=timed,
+        processor=plan,
+        result_schema=T.StructType([T.StructField(f.name, carried_type(f.dataType)) for f in fields]),
+        joined_schema=T.StructType(fields),
+        outputs=outputs,
+    )
 
 
 def _canonical(key: str, data_type: T.DataType) -> str:
@@ -207,12 +227,20 @@ def _common_type(spark: SparkSession, query: JoinQuery, n: int, types: list[T.Da
             raise UnsupportedError(f"a join key of type {data_type.simpleString()} is not supported ({described})")
     if len(set(types)) == 1:
         return types[0]
-    numeric = all(isinstance(data_type, T.NumericType) for data_type in types)
-    temporal = all(isinstance(data_type, _TEMPORAL) for data_type in types)
-    if not numeric and not temporal:
+    if not any(all(isinstance(data_type, family) for data_type in types) for family in _FAMILIES):
         raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
     nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
     return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType
+
+
+def _shown(name: str, entry: JoinInput) -> str:
+    """The name of a state column as the user knows it: the stream's column, or the expression of the key."""
+    kind, _, rest = name.partition(".")
+    if kind == "col":
+        return rest
+    key = entry.key[int(rest)]
+    plain = [column for column in key.split("`")[1::2] if quote(column) == key]
+    return plain[0] if plain else key
 
 
 def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:

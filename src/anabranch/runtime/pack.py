@@ -1,8 +1,9 @@
 """Pack: from the streams' own rows to the one schema that crosses the exchange, in Spark expressions only.
 
-Predicates over one stream and the exclusion of null keys happen here, before anything is shuffled. A row whose event
-time is missing or out of range is not dropped: it travels with a note (`reject`) that names stream, column and the
-row, and the processor decides whether the run stops or the row goes to quarantine.
+Predicates over one stream and the exclusion of null keys happen here, before anything is shuffled. A bad row, whose
+event time is missing or out of range or on which a condition or a key fails, is not dropped: it travels with a note
+(`reject`) that names stream, column and the row, and the processor decides whether the run stops or the row goes to
+quarantine. A row that some other condition excludes, or whose key is null, is not looked at further.
 """
 
 from __future__ import annotations
@@ -16,10 +17,16 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
-from anabranch.runtime.layout import InputLayout, Layout, Slot, key_expressions, quote
+from anabranch.plan.logical import all_of
+from anabranch.runtime.attempt import VALUE, attempt
+from anabranch.runtime.carried import quote
+from anabranch.runtime.layout import InputLayout, Layout, Slot
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS
+
+# What attempts give, by the text of the expression that can fail.
+Attempts = dict[str, Column]
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
@@ -46,53 +53,121 @@ def processor_of(placement: Placement) -> Column:
 
 
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:
-    keys = key_expressions(entry.input, layout.key_types)
-    rows = frame.where(entry.input.predicate) if entry.input.predicate else frame
-    for key in entry.input.key:
-        rows = rows.where(f"({key}) IS NOT NULL")
-    columns = [F.lit(number).cast("tinyint").alias(INPUT), F.expr(f"xxhash64({', '.join(keys)})").alias(HASH)]
+    attempts = {
+        expression.text: attempt(frame.sparkSession, expression)
+        for expression in (*entry.conditions, *entry.keys)
+        if expression.can_fail
+    }
+    rows = _taking_part(entry, frame, attempts)
+    keys = [_value(key.text, attempts) for key in entry.keys]
+    columns = [F.lit(number).cast("tinyint").alias(INPUT), F.xxhash64(*keys).alias(HASH)]
     if layout.timed:
-        columns.extend(_time_columns(entry, frame))
+        columns.append(_time_column(entry).alias(TS))
+    if layout.can_reject:
+        columns.append(_reject_column(entry, frame, attempts).alias(REJECT))
     values = dict(entry.values)
-    columns.extend(_slot_column(slot, values) for slot in layout.slots)
+    columns.extend(_slot_column(slot, values, attempts) for slot in layout.slots)
     return rows.select(*columns)
 
 
-def _slot_column(slot: Slot, values: dict[str, str]) -> Column:
-    value = F.expr(values[slot.name]) if slot.name in values else F.lit(None).cast(slot.type)
+def _taking_part(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> DataFrame:
+    """The rows that no condition excludes and that have a key, as far as that can be told."""
+    sure = all_of([condition.text for condition in entry.conditions if not condition.can_fail])
+    rows = frame.where(sure) if sure else frame
+    for written, key in zip(entry.input.key, entry.keys, strict=True):
+        if not key.can_fail:
+            rows = rows.where(f"({written}) IS NOT NULL")
+    for condition in entry.conditions:
+        if condition.can_fail:
+            tried = attempts[condition.text]
+            rows = rows.where(tried.isNull() | tried[VALUE])
+    for key in entry.keys:
+        if key.can_fail:
+            tried = attempts[key.text]
+            rows = rows.where(tried.isNull() | tried[VALUE].isNotNull())
+    return rows
+
+
+def _value(text: str, attempts: Attempts) -> Column:
+    return attempts[text][VALUE] if text in attempts else F.expr(text)
+
+
+def _slot_column(slot: Slot, values: dict[str, str], attempts: Attempts) -> Column:
+    value = _value(values[slot.name], attempts) if slot.name in values else F.lit(None).cast(slot.type)
     return value.alias(slot.name)
 
 
-def _time_columns(entry: InputLayout, frame: DataFrame) -> list[Column]:
+def _time_column(entry: InputLayout) -> Column:
+    """Event time in microseconds; 0 where it is unusable or there is none."""
     if entry.time is None or entry.time_type is None:
-        return [F.lit(0).cast("bigint").alias(TS), F.lit(None).cast("string").alias(REJECT)]
+        return F.lit(0).cast("bigint")
     micros, in_range = _micros(entry.time, entry.time_type, entry.input.stream)
-    good = F.expr(f"coalesce({in_range}, false)")
-    problem = F.when(F.expr(quote(entry.time)).isNull(), "its event time is null").otherwise(
-        "its event time is out of range"
-    )
-    note = F.to_json(
+    return F.when(F.expr(f"coalesce({in_range}, false)"), F.expr(micros)).otherwise(F.lit(0).cast("bigint"))
+
+
+def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> Column:
+    """The note on what is wrong with a row, or null."""
+    nothing = F.lit(None).cast("string")
+    written = [f"the condition {condition.text}" for condition in entry.conditions]
+    written += [f"the key {key}" for key in entry.input.key]
+    notes = [
+        F.when(
+            attempts[expression.text].isNull(),
+            _note(entry, frame, ", ".join(expression.reads), F.lit(f"{what} cannot be evaluated")),
+        )
+        for what, expression in zip(written, (*entry.conditions, *entry.keys), strict=True)
+        if expression.can_fail
+    ]
+    if entry.time is not None and entry.time_type is not None:
+        _, in_range = _micros(entry.time, entry.time_type, entry.input.stream)
+        problem = F.when(F.expr(quote(entry.time)).isNull(), "its event time is null").otherwise(
+            "its event time is out of range"
+        )
+        good = F.expr(f"coalesce({in_range}, false)")
+        notes.append(F.when(good, nothing).otherwise(_note(entry, frame, entry.time, problem)))
+    return F.coalesce(*notes) if len(notes) > 1 else notes[0] if notes else nothing
+
+
+def _note(entry: InputLayout, frame: DataFrame, column: str, problem: Column) -> Column:
+    return F.to_json(
         F.struct(
             F.lit(entry.input.stream).alias("stream"),
-            F.lit(entry.time).alias("column"),
+            F.lit(column).alias("column"),
             problem.alias("problem"),
-            _row_text(frame).alias("row"),
+            row_text(frame).alias("row"),
         )
     )
-    return [
-        F.when(good, F.expr(micros)).otherwise(F.lit(0).cast("bigint")).alias(TS),
-        F.when(good, F.lit(None).cast("string")).otherwise(note).alias(REJECT),
-    ]
 
 
-def _row_text(frame: DataFrame) -> Column:
-    """The whole row for people to read, in a form that every type has."""
+def row_text(frame: DataFrame) -> Column:
+    """The whole row for people to read."""
     parts = []
     for field in frame.schema:
-        name = quote(field.name)
-        text = f"hex({name})" if isinstance(field.dataType, T.BinaryType) else f"CAST({name} AS STRING)"
-        parts.append(F.concat(F.lit(f"{field.name}="), F.coalesce(F.expr(text), F.lit("null"))))
+        text = F.coalesce(F.expr(_text(quote(field.name), field.dataType)), F.lit("null"))
+        parts.append(F.concat(F.lit(f"{field.name}="), text))
     return F.concat_ws(", ", *parts)
+
+
+def _text(name: str, data_type: T.DataType) -> str:
+    """A value as text. Spark casts everything to STRING but shapes."""
+    if isinstance(data_type, T.BinaryType):
+        return f"hex({name})"
+    if isinstance(data_type, T.SpatialType):
+        return f"hex(st_asbinary({name}))"
+    if _holds_shapes(data_type):
+        return f"IF({name} IS NULL, NULL, '({data_type.simpleString()})')"
+    return f"CAST({name} AS STRING)"
+
+
+def _holds_shapes(data_type: T.DataType) -> bool:
+    match data_type:
+        case T.ArrayType():
+            return _holds_shapes(data_type.elementType)
+        case T.MapType():
+            return _holds_shapes(data_type.keyType) or _holds_shapes(data_type.valueType)
+        case T.StructType():
+            return any(_holds_shapes(field.dataType) for field in data_type)
+    return isinstance(data_type, T.SpatialType)
 
 
 def _micros(column: str, data_type: T.DataType, stream: str) -> tuple[str, str]:

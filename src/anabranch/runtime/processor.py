@@ -31,7 +31,7 @@ from anabranch.runtime.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import TS, RunCache, RunFile, Segment, write_run
 from anabranch.state.spine import Slice, Spine
-from anabranch.state.store import Json, encode_document, write_file
+from anabranch.state.store import Json, encode_document, sync_directory, write_file
 
 REJECT = "reject"
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
@@ -55,6 +55,7 @@ class ResultColumn:
 class ProcessorPlan:
     """What stays the same for a whole run.
 
+    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
     With `parquet` (a compression) the processor writes results itself, as files that its report names, and yields
     none: they need not go through the JVM to end in a file.
     """
@@ -65,7 +66,7 @@ class ProcessorPlan:
     results: tuple[ResultColumn, ...]
     max_spans: tuple[int | None, ...]
     keep_rejected: bool
-    keep_late: bool
+    late_projections: tuple[Projection, ...] | None = None
     parquet: str | None = None
 
 
@@ -147,6 +148,8 @@ class _Attempt:
         report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
+        if self._files:
+            sync_directory(Path(task.state))
         body = {"report": asdict(report), "manifest": manifest.to_json()}
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(body))
 
@@ -197,8 +200,8 @@ class _Attempt:
                     self._report.late[i] = len(rows) - int(on_time.sum())
                     rows = rows[on_time]
             deltas.append(sort_delta(packed, rows, projection))
-        if self._plan.keep_late and any(len(rows) for _, rows in late_rows):
-            self._report.late_file = self._write_late(packed, late_rows)
+        if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
+            self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
         return deltas
 
     def _bad_rows(self, packed: pa.Table) -> NDArray[np.bool_] | None:
@@ -219,15 +222,16 @@ class _Attempt:
         self._report.rejected_file = self._write_lines("rejected", lines)
         return mask
 
-    def _write_late(self, packed: pa.Table, late: list[tuple[int, NDArray[np.int64]]]) -> str:
+    def _write_late(
+        self, packed: pa.Table, projections: tuple[Projection, ...], late: list[tuple[int, NDArray[np.int64]]]
+    ) -> str:
         lines = []
         for i, rows in late:
-            projection = self._plan.projections[i]
             picked = packed.take(pa.array(rows))
-            columns = {column: picked.column(slot).to_pylist() for column, slot in projection.columns}
+            columns = {name: picked.column(slot).to_pylist() for name, slot in projections[i].columns}
             ts = picked.column(TS).to_pylist()
             for n, time_us in enumerate(ts):
-                row = {column.partition(".")[2]: values[n] for column, values in columns.items()}
+                row = {name: values[n] for name, values in columns.items()}
                 entry = {"input": self._plan.aliases[i], "ts": time_us, "row": row}
                 lines.append(json.dumps(entry, default=str, sort_keys=True))
         return self._write_lines("late", lines)

@@ -26,6 +26,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.runtime.carried import carry, restore
 from anabranch.runtime.failpoints import failpoint
 from anabranch.state.store import local_path
 
@@ -198,9 +199,12 @@ def check_folder(path: Path, whose: str) -> None:
 
 
 def _is_plain(data_type: T.DataType) -> bool:
-    """Whether Arrow and Spark agree on how the type is stored in Parquet."""
+    """Whether Arrow and Spark agree on how the type is stored in Parquet.
+
+    Arrow refuses fields that may not be null inside of structs that are.
+    """
     if isinstance(data_type, T.StructType):
-        return all(_is_plain(field.dataType) for field in data_type)
+        return all(field.nullable and _is_plain(field.dataType) for field in data_type)
     if isinstance(data_type, T.ArrayType):
         return _is_plain(data_type.elementType)
     if isinstance(data_type, T.MapType):
@@ -236,9 +240,11 @@ def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
     name, batches = chosen.name, dict[int, pa.Table]()
 
     def write(results: DataFrame, batch_id: int) -> None:
-        batches[batch_id] = results.toArrow()
+        carried = carry(results)
+        batches[batch_id] = carried.toArrow()
         table = pa.concat_tables(batches.values())
-        spark.createDataFrame(table, schema=results.schema).createOrReplaceTempView(name)
+        kept = spark.createDataFrame(table, schema=carried.schema)
+        restore(kept, results.schema).createOrReplaceTempView(name)
 
     return write
 

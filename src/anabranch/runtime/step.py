@@ -26,11 +26,13 @@ import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery, Output
+from anabranch.plan.logical import JoinQuery
 from anabranch.plan.watermark import thresholds
+from anabranch.runtime.carried import quote, restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
+from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
-from anabranch.runtime.layout import Layout, quote
+from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import processor_of
 from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
 from anabranch.runtime.relist import list_anew
@@ -116,13 +118,13 @@ class StepRunner:
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
-        try:
-            with self._lock:
+        with self._lock:
+            try:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
-        except BaseException as error:
-            self.failure = self._explain_failure(error)
-            raise
+            except BaseException as error:
+                self.failure = self._explain_failure(error, packed)
+                raise
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
@@ -170,7 +172,7 @@ class StepRunner:
             self._sink.publish(staging, files, batch_id)
             return found
         processed = self._processed(packed, number, directory)
-        results = finish(self._layout.outputs, self._query.residual, processed)
+        results = finish(self._layout, self._query.residual, processed)
         kept = Observation() if self._query.residual and self._sink_reads_all else None
         if kept is not None:
             results = results.observe(kept, F.count(F.lit(1)).alias("rows"))
@@ -297,17 +299,22 @@ class StepRunner:
             self._retained.setdefault(number, [m for _, m in self._checkpoint.reports_of(previous)])
         self._checkpoint.remove_unreferenced(self._retained)
 
-    def _explain_failure(self, error: BaseException) -> BaseException:
-        """The processor's own word on what went wrong, if it left one, instead of Spark's account of it."""
+    def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:
+        """The processor's own word on what went wrong, if it left one, or else what can be found out about it."""
         if isinstance(error, AnabranchError):
             return error
         number = self._last.number + 1 if self._last else 1
-        for path in sorted(self._checkpoint.reports(number).glob("failed-*.json")):
+        directory = self._checkpoint.reports(number)
+        for path in sorted(directory.glob("failed-*.json")):
             body = read_document(path)
             kind = getattr(errors, body["error"], AnabranchError)
             explained: AnabranchError = kind(body["message"])
             return explained
-        return error
+        told = unreadable_source(error)
+        if told is None and is_of_the_data(error):
+            joined = restored(self._layout, self._processed(packed, number, directory))
+            told = failing_joined_row(self._query, self._layout, joined, error)
+        return told or error
 
 
 def _task_function(
@@ -340,12 +347,18 @@ def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: int)
     return added
 
 
-def finish(outputs: tuple[Output, ...] | None, residual: str | None, joined: DataFrame) -> DataFrame:
-    """The answer, from joined columns: residual predicate, then projection."""
+def finish(layout: Layout, residual: str | None, yielded: DataFrame) -> DataFrame:
+    """The answer, from what processors yield: types restored, then residual predicate, then projection."""
+    joined = restored(layout, yielded)
     kept = joined.where(residual) if residual else joined
-    if outputs is None:
+    if layout.outputs is None:
         return kept
-    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outputs))
+    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in layout.outputs))
+
+
+def restored(layout: Layout, yielded: DataFrame) -> DataFrame:
+    """The joined rows with the columns' own types."""
+    return yielded if layout.result_schema == layout.joined_schema else restore(yielded, layout.joined_schema)
 
 
 __all__ = ["StepResult", "StepRunner", "StepSettings"]

@@ -14,7 +14,7 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.errors import CorruptStateError
-from anabranch.state.store import Json, write_file
+from anabranch.state.hash_index import HashIndex
+from anabranch.state.store import Json, write_unnamed
 
 HASH = "hash"
 TS = "ts"
@@ -58,11 +59,16 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Sorted rows in memory: a mapped slice of a run, or the rows of one batch."""
+    """Sorted rows in memory: a mapped slice of a run, or the rows of one batch.
+
+    A mapped slice has the index of its whole file, of which it is the rows from `offset` on.
+    """
 
     rows: pa.RecordBatch
     hashes: NDArray[np.uint64]
     ts: NDArray[np.int64] | None
+    index: HashIndex | None = None
+    offset: int = 0
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Segment:
@@ -80,11 +86,19 @@ class Segment:
         if start == 0 and stop == len(self.hashes):
             return self
         ts = None if self.ts is None else self.ts[start:stop]
-        return Segment(self.rows.slice(start, stop - start), self.hashes[start:stop], ts)
+        rows = self.rows.slice(start, stop - start)
+        return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start)
+
+    def indexed(self) -> Segment:
+        """The same rows, with an index of their hashes."""
+        return replace(self, index=HashIndex.of(self.hashes), offset=0) if len(self.hashes) else self
 
 
 def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
-    """Write sorted rows as a new run file and return what a manifest needs to name it."""
+    """Write sorted rows as a new run file and return what a manifest needs to name it.
+
+    The caller syncs the directory before it names the file.
+    """
     ts = segment.ts
     min_ts = int(ts.min()) if ts is not None and len(ts) else None
     max_ts = int(ts.max()) if ts is not None and len(ts) else None
@@ -94,7 +108,7 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = memoryview(sink.getvalue())
-    write_file(directory / name, data)
+    write_unnamed(directory / name, data)
     return RunFile(name, len(segment), data.nbytes, zlib.crc32(data), min_ts, max_ts)
 
 
@@ -112,7 +126,7 @@ def read_run(directory: Path, file: RunFile) -> Segment:
     if zlib.crc32(data) != file.crc:
         raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
     batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
-    return Segment.of(batch)
+    return Segment.of(batch).indexed()
 
 
 def _unusable(path: Path, problem: str) -> str:
@@ -134,7 +148,8 @@ class RunCache:
     """Verified, mapped runs of one process, so that a batch opens only what is new to it.
 
     A file is verified again when it is not the one that was mapped any more: other inode, size or time of change.
-    It is dropped when none of the last `UNUSED_TASKS` uses of the cache asked for it.
+    It is dropped when it has been deleted, so that its space is freed, or when none of the last `UNUSED_TASKS` uses of
+    the cache asked for it: it may have moved to another process.
     """
 
     def __init__(self) -> None:
@@ -154,7 +169,11 @@ class RunCache:
         """Count a use and forget what has not been asked for lately."""
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
-        stale = [key for key, (used, _, _) in self._entries.items() if used < oldest]
+        stale = [
+            (directory, file)
+            for (directory, file), (used, _, _) in self._entries.items()
+            if used < oldest or not (directory / file.name).exists()
+        ]
         for key in stale:
             del self._entries[key]
 

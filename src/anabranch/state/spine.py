@@ -28,6 +28,7 @@ from anabranch.state.run import RunFile, Segment
 FAN_IN = 8
 SMALLEST_TIER = 4_096
 MAX_FILE_ROWS = 1_000_000
+CUTS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...]) -> Spine:
 def _advance(
     merge: Merge, budget: int, open_slice: OpenSlice, write: WriteRun, threshold: int | None
 ) -> tuple[Merge, int]:
-    """Move the next rows in hash order to the target: at most `budget` of them, or those of a single hash.
+    """Move the next rows in hash order to the target: about `budget` of them, and all that have the same hash.
 
     Sources are read across their slices, so the target's slices are as large as the budget allows, however
     small those of the sources were. A front that is not its whole source holds `budget` rows or more, so no row
@@ -249,22 +250,17 @@ def _front(source: SortedRun, budget: int) -> SortedRun:
 
 
 def _cut_hash(segments: list[Segment], budget: int) -> np.uint64:
-    """The last hash with at most `budget` rows at or before it, but never before the first hash there is."""
+    """The hash up to which about `budget` rows lie: not fewer, if there are as many.
 
-    def rows_up_to(value: int) -> int:
-        return sum(int(np.searchsorted(part.hashes, np.uint64(value), side="right")) for part in segments)
-
-    low = min(int(segment.hashes[0]) for segment in segments)
-    high = max(int(segment.hashes[-1]) for segment in segments)
-    if rows_up_to(high) <= budget:
-        return np.uint64(high)
-    while high - low > 1:
-        middle = (low + high) // 2
-        if rows_up_to(middle) <= budget:
-            low = middle
-        else:
-            high = middle
-    return np.uint64(low)
+    Candidates stand `budget / CUTS` rows apart in each segment, and at its end, so no more than that many rows of
+    each are moved beyond the budget (apart from rows of one hash), and the cut is never beyond a segment that holds
+    `budget` rows by itself.
+    """
+    step = max(budget // CUTS, 1)
+    candidates = np.sort(np.concatenate([part for s in segments for part in (s.hashes[::step], s.hashes[-1:])]))
+    rows = np.sum([np.searchsorted(segment.hashes, candidates, side="right") for segment in segments], axis=0)
+    enough = int(np.searchsorted(rows, budget, side="left"))
+    return np.uint64(candidates[min(enough, len(candidates) - 1)])
 
 
 def merge_segments(segments: list[Segment], threshold: int | None) -> Segment | None:

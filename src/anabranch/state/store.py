@@ -48,9 +48,16 @@ def local_path(location: str | os.PathLike[str]) -> Path:
 
 def write_file(path: Path, data: bytes | memoryview) -> None:
     """Write `data` so that `path` either does not exist or is complete, also after a power cut."""
-    pending = _write_pending(path, data)
-    os.replace(pending, path)
-    _sync_directory(path.parent)
+    write_unnamed(path, data)
+    sync_directory(path.parent)
+
+
+def write_unnamed(path: Path, data: bytes | memoryview) -> None:
+    """Like `write_file`, but a power cut may take back the name until `sync_directory` has been called.
+
+    For a writer of several files that names them elsewhere afterwards: one such call is enough for all.
+    """
+    os.replace(_write_pending(path, data), path)
 
 
 def create_file(path: Path, data: bytes) -> bool:
@@ -62,8 +69,17 @@ def create_file(path: Path, data: bytes) -> bool:
         return False
     finally:
         os.unlink(pending)
-    _sync_directory(path.parent)
+    sync_directory(path.parent)
     return True
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def encode_document(body: Json) -> bytes:
@@ -92,11 +108,3 @@ def _write_pending(path: Path, data: bytes | memoryview) -> Path:
         file.flush()
         os.fsync(file.fileno())
     return pending
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
