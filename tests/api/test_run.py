@@ -69,6 +69,13 @@ def engine_text(run) -> str:
     return run._query._bound.text
 
 
+def test_sql_functions_of_the_user_may_be_part_of_keys_conditions_and_answers(pair: Pair, tmp_path: Path) -> None:
+    pair.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION half(n BIGINT) RETURNS BIGINT RETURN n DIV 2")
+    text = "SELECT half(2 * A.k) AS k, A.v, B.v AS w FROM A, B WHERE half(2 * A.k) = B.k AND half(B.k) < 9"
+    run_to_end(pair.engine().sql(text), tmp_path / "out")
+    assert_same_rows(written(tmp_path / "out"), pair.expected())
+
+
 def test_the_session_is_left_as_it_was(pair: Pair, tmp_path: Path) -> None:
     before = dict(pair.spark.sparkContext.getConf().getAll()), pair.spark.conf.getAll
     run = run_to_end(pair.query(), tmp_path / "out")

@@ -8,7 +8,8 @@ fail. `judge` decides that on Spark's own analysed tree: an expression is safe i
 raise. What is not known counts as able to fail; a constant part does not, since it fails for all rows or for none.
 
 Catalyst's TryEval is what Spark's own try_ functions are made of; PySpark has no public name for it. Python functions
-are evaluated in an operator of their own, so an attempt would not catch their errors, and they count as safe.
+are evaluated in an operator of their own, so an attempt would not catch their errors, and they count as safe. So does
+what a SQL function with parameters is part of: Spark computes the parameters in an operator of their own.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def judge(rows: DataFrame, texts: Sequence[str]) -> list[Judged]:
         return []
     analysed = rows.selectExpr(*(f"{text} AS e{n}" for n, text in enumerate(texts)))._jdf.queryExecution().analyzed()
     trees = analysed.projectList()
-    judges = [_Judge(_java(rows.sparkSession).expressions.Cast.canUpCast) for _ in texts]
+    can_cast, columns = _java(rows.sparkSession).expressions.Cast.canUpCast, frozenset(rows.columns)
+    judges = [_Judge(can_cast, columns) for _ in texts]
     return [judges[n].judge(text, trees.apply(n)) for n, text in enumerate(texts)]
 
 
@@ -83,14 +85,16 @@ def attempt(spark: SparkSession, expression: Judged) -> Column:
 class _Judge:
     """One walk over an analysed tree. Every question to a node is a call into the JVM, so none is asked twice."""
 
-    def __init__(self, can_cast: Any) -> None:
+    def __init__(self, can_cast: Any, columns: frozenset[str]) -> None:
         self._can_cast = can_cast
+        self._columns = columns
         self._reads: dict[str, None] = {}
         self._unsafe = False
 
     def judge(self, text: str, tree: Any) -> Judged:
         self._visit(tree)
-        return Judged(text, tuple(self._reads), self._unsafe and bool(self._reads))
+        of_the_row = bool(self._reads) and self._columns.issuperset(self._reads)
+        return Judged(text, tuple(self._reads), self._unsafe and of_the_row)
 
     def _visit(self, node: Any) -> None:
         kind = str(node.getClass().getSimpleName())
