@@ -47,6 +47,10 @@ class CorruptStateError(CheckpointError):
     """A state file is damaged or missing; the message names it. Its content is never served."""
 
 
+class BenchmarkError(AnabranchError):
+    """A benchmark could not be run, or its contenders disagree about the answer."""
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A hint to append to a message about an unknown name: the closest known one, else the list of all."""
     names = sorted(known)

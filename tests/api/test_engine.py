@@ -6,9 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import anabranch as ab
 from anabranch.errors import CheckpointError, ConfigError, QueryError, UnsupportedError
@@ -30,6 +32,20 @@ def engine(spark: SparkSession, tmp_path: Path, stream: DataFrame) -> ab.Engine:
     made.register("A", stream, time="at", lateness="1 second")
     made.register("B", stream)
     return made
+
+
+@pytest.fixture
+def functions(spark: SparkSession) -> None:
+    """Functions of a user, in which the language sees no more than their names."""
+    spark.udf.register("dice", F.udf(lambda value: value, "bigint").asNondeterministic())
+    spark.udf.register("total", F.pandas_udf(_total, "bigint"))
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION this_day() RETURNS DATE RETURN current_date()")
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION newest() RETURNS BIGINT RETURN (SELECT max(id) FROM range(3))")
+    spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION twice(n BIGINT) RETURNS BIGINT RETURN 2 * n")
+
+
+def _total(values: pd.Series) -> int:
+    return int(values.sum())
 
 
 @pytest.mark.parametrize(
@@ -89,14 +105,65 @@ def test_a_table_is_not_a_stream(spark: SparkSession, engine: ab.Engine) -> None
         ("SELECT length(A.k, 1) AS n FROM A, B WHERE A.k = B.k", QueryError, "Spark cannot analyse the query"),
         ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.v + array(1) > 0", QueryError, "Spark cannot analyse"),
         ("SELECT count(*) AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "count"),
+        ("SELECT nosuch(A.v) AS n FROM A, B WHERE A.k = B.k", QueryError, "nosuch"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND nosuch(A.v)", QueryError, "nosuch"),
+        ("SELECT A.v FROM A, B WHERE nosuch(A.k) = B.k", QueryError, "nosuch"),
+        # Conditions that are no conditions, also where Spark would cast a string that stands beside others.
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.at", QueryError, r"the condition `at` \(on A\) is bigint, not"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.v AND A.v <> 'x'", QueryError, "`v` .* is string, not boolean"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.at + B.at", QueryError, "`A.at` . `B.at` is bigint, not"),
+        # Constants that Spark cannot cast to what they are compared with.
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.at < 'soon'", QueryError, "'soon' .* cannot be cast to .BIGINT"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.day = '2026-02-30'", QueryError, "'2026-02-30' .* .DATE"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.at + B.at > 'many'", QueryError, "'many' .* cannot be cast"),
+        ("SELECT A.at + 'x' AS n FROM A, B WHERE A.k = B.k", QueryError, "'x' .* cannot be cast to .BIGINT"),
+        # Moments that move, where only Spark sees that a string is one.
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.day < 'today'", UnsupportedError, "moving moment"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.day IN ('tomorrow UTC')", UnsupportedError, "moving moment"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.day < concat('to', 'day')", UnsupportedError, "moving moment"),
+        ("SELECT datediff(A.day, 'now') AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "moving moment"),
+        # Functions of the user that give another value each time, or another number of rows.
+        ("SELECT A.v FROM A, B WHERE dice(A.k) = B.k", UnsupportedError, "not deterministic, and a batch that is rep"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND dice(A.at) = 1", UnsupportedError, r"dice\(`at`\) = 1 \(on A\)"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND dice(A.at) < B.at", UnsupportedError, "not deterministic"),
+        ("SELECT dice(A.at) AS n FROM A, B WHERE A.k = B.k", UnsupportedError, r"dice\(`A.at`\) is not supported"),
+        ("SELECT total(A.at) AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "an aggregate function in total"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND total(A.at) > 1", UnsupportedError, "an aggregate function in"),
+        ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.day < this_day()", UnsupportedError, "current time, date or user"),
+        ("SELECT newest() AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "contains a subquery"),
     ],
 )
+@pytest.mark.usefixtures("functions")
 def test_queries_that_cannot_run_are_refused_before_anything_starts(
     engine: ab.Engine, tmp_path: Path, text: str, kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind, match=message):
         engine.sql(text)
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.usefixtures("functions")
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "A.v = 'today'",
+        "A.day > 'epoch'",
+        "A.day > '2026-01-31' AND A.at <> '5'",
+        "twice(A.at) = B.at",
+        "CASE WHEN A.v = 'number' THEN A.at < 'x' ELSE true END",
+        "coalesce(A.at, raise_error('no time')) > 0",
+        "try_cast(A.v AS BIGINT) = A.at",
+        "exists(array(A.at, B.at), t -> t > 5)",
+    ],
+)
+def test_what_only_looks_like_one_of_these_passes(engine: ab.Engine, condition: str) -> None:
+    engine.sql(f"SELECT A.v FROM A, B WHERE A.k = B.k AND {condition}")
+
+
+def test_a_refusal_is_an_error_and_not_a_page_of_log(engine: ab.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(QueryError):
+        engine.sql("SELECT nosuch(A.v) AS n FROM A, B WHERE A.k = B.k")
+    assert capfd.readouterr().err == ""
 
 
 QUERY = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k"
@@ -113,6 +180,11 @@ QUERY = "SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k"
         (lambda writer: writer.trigger(availableNow=False), "can only be True"),
         (lambda writer: writer.foreachBatch("print"), "needs a function"),
         (lambda writer: writer.start("hdfs://host/out"), "hdfs: storage is not supported"),
+        (lambda writer: writer.start(__file__), "the parquet sink needs a folder, but .*test_engine.py is a file"),
+        (lambda writer: writer.start(f"{__file__}/below"), "needs a folder, but .*test_engine.py is a file"),
+        (lambda writer: writer.partitionBy("vv").start("out"), "no column 'vv'; did you mean 'v'"),
+        (lambda writer: writer.partitionBy("V", "w").start("out"), "a column has to be left for the files"),
+        (lambda writer: writer.format("console").option("numRows", "many").start(), "numRows must be a whole number"),
     ],
 )
 def test_unusable_writers_are_refused_before_anything_starts(
@@ -120,6 +192,19 @@ def test_unusable_writers_are_refused_before_anything_starts(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         configure(engine.sql(QUERY).writeStream)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("setting", ["quarantine", "late_rows"])
+def test_a_file_where_rows_should_be_put_aside_is_refused_before_anything_starts(
+    spark: SparkSession, stream: DataFrame, tmp_path: Path, setting: str
+) -> None:
+    (tmp_path / "file").touch()
+    engine = ab.Engine(spark, checkpoint=tmp_path / "checkpoint", **{setting: tmp_path / "file"})
+    engine.register("A", stream)
+    engine.register("B", stream)
+    with pytest.raises(ConfigError, match=f"{setting} needs a folder, but .*file is a file"):
+        engine.sql(QUERY).writeStream.start(tmp_path / "out")
     assert not (tmp_path / "checkpoint").exists()
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+import anabranch as ab
+from anabranch.api.session import threads
+from anabranch.errors import ConfigError
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
 
+@pytest.mark.spark
 def test_nothing_listens_beyond_loopback_and_there_is_no_ui(spark: SparkSession) -> None:
     assert spark.range(4).rdd.map(lambda row: os.getpid()).count() == 4  # so that Python workers exist
     driver = psutil.Process()
@@ -26,3 +32,39 @@ def test_nothing_listens_beyond_loopback_and_there_is_no_ui(spark: SparkSession)
     assert {ip for _, ip, _ in listening} <= LOOPBACK, listening
     assert spark.sparkContext.uiWebUrl is None
     assert not any(4040 <= port < 4060 for _, _, port in listening)
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"), [(2, 2), ("3", 3), ("2,4", 2), ("2, 4", 2), ("*", os.cpu_count()), ("*,4", os.cpu_count())]
+)
+def test_cores_may_be_a_number_or_all_with_or_without_attempts(cores: int | str, expected: int) -> None:
+    assert threads(cores) == expected
+
+
+@pytest.mark.parametrize("cores", [0, -1, "", "two", "2,", "2,0", "2,4,6", "2.5", True])
+def test_cores_that_spark_cannot_read_are_refused_before_it_starts(cores: int | str) -> None:
+    with pytest.raises(ConfigError, match="cores must be a number"):
+        ab.local_session(cores)
+
+
+RETRIES = """
+import os, pathlib, sys
+import anabranch as ab
+spark = ab.local_session("2,3", memory="512m")
+
+def fails_once(rows):
+    marker = pathlib.Path(sys.argv[1])
+    if not marker.exists():
+        marker.touch()
+        os._exit(1)
+    return rows
+
+print(spark.sparkContext.master, spark.sparkContext.parallelize(range(4), 1).mapPartitions(fails_once).count())
+"""
+
+
+@pytest.mark.spark
+def test_with_attempts_a_failed_task_is_tried_again(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", RETRIES, str(tmp_path / "marker")]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert ended.stdout.split() == ["local[2,3]", "4"], ended.stderr

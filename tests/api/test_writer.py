@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import json
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 
+from anabranch.errors import ConfigError
 from tests.api.conftest import Pair
-from tests.oracle.feed import written
+from tests.oracle.feed import Feed, written
 from tests.oracle.referee import assert_same_rows
 
 pytestmark = pytest.mark.spark
+
+WIDE = pa.schema(
+    [("k", pa.int64()), ("v", pa.string()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(9, 2))]
+)
 
 
 def test_files_of_any_format_and_partitions(pair: Pair, tmp_path: Path) -> None:
@@ -44,6 +52,33 @@ def test_parquet_that_spark_and_duckdb_read_alike(pair: Pair, tmp_path: Path) ->
     assert_same_rows(by_spark.toArrow(), pair.expected())
 
 
+@pytest.mark.parametrize("condition", ["", " AND A.v < B.v"])
+def test_an_empty_answer_can_be_read_and_costs_one_file(spark: SparkSession, tmp_path: Path, condition: str) -> None:
+    """Whether the processors write the files or, with a residual predicate, Spark does."""
+    pair = Pair(spark, tmp_path, Feed(tmp_path / "A", WIDE), Feed(tmp_path / "B", WIDE))
+    for number in range(3):
+        pair.a.add(k=[number], v=["x"], at=[0], price=[None])
+        pair.b.add(k=[-1 - number], v=["x"], at=[0], price=[None])
+    query = pair.engine().sql(f"SELECT A.k, A.v, A.at, A.price FROM A, B WHERE A.k = B.k{condition}")
+    run = query.writeStream.trigger(availableNow=True).start(tmp_path / "out")
+    run.awaitTermination()
+
+    assert len(run.recentProgress) == 3
+    assert [path.name[8:20] for path in (tmp_path / "out").iterdir()] == ["-0000000000-"]
+    assert len(written(tmp_path / "out")) == 0
+    by_spark = spark.read.parquet(str(tmp_path / "out"))
+    assert by_spark.schema == query.schema
+    assert by_spark.count() == 0
+
+    pair.b.add(k=[1], v=["y"], at=[7], price=[None])
+    pair.a.add(k=[-9], v=["y"], at=[7], price=[None])
+    pair.engine().sql(query._bound.text).writeStream.trigger(availableNow=True).start(
+        tmp_path / "out"
+    ).awaitTermination()
+    assert len(list((tmp_path / "out").iterdir())) == 2
+    assert [tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).select("k", "v").collect()] == [(1, "x")]
+
+
 def test_a_second_checkpoint_may_write_to_the_same_directory(pair: Pair, tmp_path: Path) -> None:
     for checkpoint in ("one", "two"):
         run = pair.query(checkpoint).writeStream.trigger(availableNow=True).start(tmp_path / "out")
@@ -67,13 +102,57 @@ def test_console_prints_every_batch(pair: Pair, capfd: pytest.CaptureFixture[str
     assert shown.count("only showing top 1 row") == 2
 
 
-def test_noop_and_formats_that_nobody_knows(pair: Pair) -> None:
+def test_noop_counts_its_results(pair: Pair) -> None:
     run = pair.query("one").writeStream.format("noop").trigger(availableNow=True).start()
     run.awaitTermination()
     assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == len(pair.expected())
 
-    with pytest.raises((PySparkException, Exception), match="parqet"):
-        pair.query("two").writeStream.format("parqet").trigger(availableNow=True).start().awaitTermination()
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("parqet", "no format 'parqet' to write to; did you mean 'parquet'?"),
+        ("com.example.Missing", "no format 'com.example.Missing'"),
+        ("avro", "Apache Avro Data Source Guide"),
+    ],
+)
+def test_a_format_that_spark_does_not_know_is_refused_before_anything_starts(pair: Pair, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        pair.query().writeStream.format(name).option("path", pair.directory / "out").start()
+    assert not (pair.directory / "checkpoint").exists()
+
+
+class Rows(DataSource):
+    """A sink written in Python: a file per task, with the rows as JSON lines."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "rows_of_json"
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        class Writer(DataSourceWriter):
+            def __init__(self, directory: str) -> None:
+                self.directory = directory
+
+            def write(self, iterator: Iterator[Row]) -> WriterCommitMessage:
+                with open(f"{self.directory}/{uuid.uuid4().hex}.json", "w") as file:
+                    file.writelines(json.dumps(row.asDict()) + "\n" for row in iterator)
+                return WriterCommitMessage()
+
+        return Writer(self.options["directory"])
+
+
+def test_formats_by_class_name_and_formats_written_in_python_work(pair: Pair, tmp_path: Path) -> None:
+    pair.spark.dataSource.register(Rows)
+    (tmp_path / "rows").mkdir()
+    named = pair.query("one").writeStream.format("rows_of_json").option("directory", tmp_path / "rows")
+    named.trigger(availableNow=True).start().awaitTermination()
+    assert_same_rows(written(tmp_path / "rows", "*.json", "read_json"), pair.expected())
+
+    csv = "org.apache.spark.sql.execution.datasources.csv.CSVFileFormat"
+    classed = pair.query("two").writeStream.format(csv).option("path", tmp_path / "csv").option("header", True)
+    classed.trigger(availableNow=True).start().awaitTermination()
+    assert_same_rows(written(tmp_path / "csv", "*.csv", "read_csv"), pair.expected())
 
 
 def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
@@ -98,7 +177,32 @@ def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
     assert_same_rows(pa.concat_tables([pair.expected(2), got[2]]), pair.expected(3))
     assert_same_rows(pa.concat_tables([pair.expected(3), got[3]]), pair.expected())
     totals = run.recentProgress[-1]["anabranch"]["totals"]
-    assert totals == {"results": len(pair.expected()), "received": [12, 12], "late": [0, 0], "rejected": [0, 0]}
+    assert totals == {
+        "combinations": len(pair.expected()),
+        "results": len(pair.expected()),
+        "received": [12, 12],
+        "late": [0, 0],
+        "rejected": [0, 0],
+    }
+
+
+def test_totals_tell_rows_of_the_answer_from_the_combinations_they_are_among(pair: Pair, tmp_path: Path) -> None:
+    """After the residual predicate if the sink reads everything; else nobody knows, from then on."""
+    text = "SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND substr(A.v, 2) < substr(B.v, 2)"
+    run = pair.engine().sql(text).writeStream.trigger(availableNow=True).start(tmp_path / "out")
+    run.awaitTermination()
+    totals = run.recentProgress[-1]["anabranch"]["totals"]
+    assert totals["combinations"] == len(pair.expected())
+    assert totals["results"] == len(written(tmp_path / "out"))
+    assert 0 < totals["results"] < totals["combinations"]
+
+    pair.add(1)
+    writer = pair.engine().sql(text).writeStream.foreachBatch(lambda results, batch_id: None)
+    run = writer.trigger(availableNow=True).start()
+    run.awaitTermination()
+    totals = run.recentProgress[-1]["anabranch"]["totals"]
+    assert totals["combinations"] == len(pair.expected())
+    assert totals["results"] is None
 
 
 def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_was(pair: Pair) -> None:

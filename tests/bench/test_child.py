@@ -12,8 +12,9 @@ import psutil
 import pytest
 
 from anabranch.bench import child
-from anabranch.bench.job import BenchmarkError, Job
+from anabranch.bench.job import Job
 from anabranch.bench.memory import TreeSampler, _Reading
+from anabranch.errors import BenchmarkError
 
 PARENT_WITH_CHILD = (
     "import subprocess, sys, time; block = bytearray(80 << 20);"

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from anabranch.bench.child import Measurement
-from anabranch.bench.job import Batch, BenchmarkError, Job, Outcome
+from anabranch.bench.job import Batch, Job, Outcome
 from anabranch.bench.machine import Machine
 from anabranch.bench.memory import MemoryPeak
 from anabranch.bench.throughput import (
@@ -20,7 +20,7 @@ from anabranch.bench.throughput import (
     summarise,
     table,
 )
-from anabranch.errors import ConfigError
+from anabranch.errors import BenchmarkError, ConfigError
 
 
 def measured(

@@ -66,7 +66,13 @@ class Fabricated:
             placement=self.placement,
             reports=tuple(names),
             newest=(NEWEST, None),
-            totals={"results": 14 * number, "received": [rows, rows], "late": [3, 0], "rejected": [0, 1]},
+            totals={
+                "combinations": 14 * number,
+                "results": 14 * number,
+                "received": [rows, rows],
+                "late": [3, 0],
+                "rejected": [0, 1],
+            },
         )
         self.checkpoint.commit(step)
         self.last = step

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
 import anabranch
+from anabranch.bench import child, throughput
 from anabranch.cli import signals
-from anabranch.cli.failures import RunInterruptedError, reported
+from anabranch.cli.failures import RunInterruptedError, SparkFailedError, first_line, reported
 from anabranch.cli.main import app
-from anabranch.errors import AnabranchError, BadRowError, ConfigError, UnsupportedError
+from anabranch.errors import AnabranchError, BadRowError, ConfigError, CorruptStateError, UnsupportedError
 
 run = CliRunner().invoke
 
@@ -45,6 +48,31 @@ def test_a_benchmark_that_cannot_be_run_is_refused_before_anything_starts() -> N
     assert "did you mean 'spark'?" in shown.stderr
 
 
+def test_the_logs_of_a_contender_that_fails_stay_and_nothing_else_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(child.sys, "executable", "/bin/false")
+    shown = run(app, ["bench", "throughput", "--rows", "10", "--contender", "anabranch"])
+
+    assert shown.exit_code == 1
+    (folder,) = tmp_path.iterdir()
+    assert f"its logs are in {folder}/scratch-anabranch." in shown.stderr
+    files = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert files == [Path("scratch-anabranch/stderr.log"), Path("scratch-anabranch/stdout.log")]
+
+
+def test_an_interrupted_benchmark_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(options: object, report: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(throughput, "run", interrupted)
+
+    assert run(app, ["bench", "throughput"]).exit_code == 130
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_unknown_command_is_refused_with_exit_code_two() -> None:
     assert run(app, ["dmeo"]).exit_code == 2
 
@@ -67,6 +95,14 @@ def failing(error: BaseException) -> typer.Typer:
         (UnsupportedError("no such clause"), 2, "anabranch: no such clause\n"),
         (BadRowError("a null"), 1, "anabranch: a null\n"),
         (AnabranchError("else"), 1, "anabranch: else\n"),
+        (
+            CorruptStateError("x is damaged"),
+            1,
+            "anabranch: x is damaged. Restore the checkpoint as a whole from a copy, or use another; "
+            "anabranch inspect names all damage\n",
+        ),
+        (CorruptStateError("x is missing; restore it"), 1, "anabranch: x is missing; restore it\n"),
+        (SparkFailedError("no luck\nat java.base"), 1, "anabranch: Spark: no luck (--debug shows where)\n"),
         (FileNotFoundError(2, "No such file", "x"), 1, "anabranch: x: No such file\n"),
         (ValueError("first\nsecond"), 1, "anabranch: ValueError: first (--debug shows where)\n"),
         (KeyboardInterrupt(), 130, "anabranch: interrupted; nothing is left running\n"),
@@ -76,6 +112,13 @@ def test_a_failure_is_one_line_and_an_exit_code(error: BaseException, code: int,
     shown = run(failing(error), [])
 
     assert (shown.exit_code, shown.stderr) == (code, line)
+
+
+def test_the_words_of_spark_are_left_without_its_codes_and_ids() -> None:
+    said = (
+        "[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: no luck today SQLSTATE: XXKST\n== JVM =="
+    )
+    assert first_line(RuntimeError(said)) == "no luck today"
 
 
 def test_debug_shows_the_traceback() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from anabranch.cli.main import app
 from anabranch.cli.survey import survey
 from anabranch.errors import CorruptStateError
 from anabranch.state.run import RunFile, Segment, read_run
+from anabranch.state.store import encode_document, write_file
 from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
 
 run = CliRunner().invoke
@@ -35,6 +38,22 @@ def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -
     assert "sound: every file is there and its checksum matches" in shown.stdout
     assert "step 3: batch 2, epoch 1, 2 processors" in shown.stdout
     assert "42 since the beginning" in shown.stdout
+
+
+def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated) -> None:
+    identity = made.checkpoint.identity()
+    identity["query"]["residual predicate"] = "`o.v` < `p.v`"
+    write_file(made.checkpoint.path / "anabranch.json", encode_document(identity))
+    assert (
+        "42, of 42 combinations before the residual predicate since the"
+        in run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    )
+
+    uncounted = replace(made.checkpoint.read_step(3), totals={"combinations": 42, "results": None})
+    write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(asdict(uncounted)))
+    shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
+    assert survey(made.checkpoint.path).document()["results"] is None
 
 
 def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> None:
@@ -167,12 +186,67 @@ def test_a_run_that_always_moves_on_is_said_to_be_too_fast(made: Fabricated, mon
     assert "moves on faster" in shown.stderr
 
 
-def test_a_folder_that_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path) -> None:
-    shown = run(app, ["inspect", str(tmp_path)])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("absent", "absent does not exist; name the folder"),
+        ("file", "file is not a folder; name the folder"),
+        ("other", "other is not a checkpoint of Anabranch: it has no anabranch.json; name the folder"),
+        ("run/checkpoint/steps", "it has no anabranch.json; did you mean {path}/run/checkpoint?"),
+        ("run", "it has no anabranch.json; did you mean {path}/run/checkpoint?"),
+    ],
+)
+def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "other").mkdir()
+    Fabricated(tmp_path / "run" / "checkpoint")
+
+    shown = run(app, ["inspect", str(tmp_path / name)])
 
     assert shown.exit_code == 1
     assert shown.stderr.count("\n") == 1
-    assert "is not a checkpoint of Anabranch" in shown.stderr
+    assert said.format(path=tmp_path) in shown.stderr
+
+
+def test_a_checkpoint_of_another_version_is_not_called_damaged(made: Fabricated) -> None:
+    identity = {**made.checkpoint.identity(), "engine version": "0.7"}
+    write_file(made.checkpoint.path / "anabranch.json", encode_document(identity))
+
+    shown = run(app, ["inspect", str(made.checkpoint.path)])
+
+    assert shown.exit_code == 1
+    assert "was made by Anabranch, version 0.7, and this is version" in shown.stderr
+
+
+@pytest.mark.parametrize("document", ["steps/0000000003.json", "reports/0000000003/*-0001.json", "epochs/*.json"])
+def test_a_document_of_another_form_is_damage_that_is_named(made: Fabricated, document: str) -> None:
+    path = next(made.checkpoint.path.glob(document))
+    write_file(path, encode_document({"novel": 1}))
+
+    (problem,) = survey(made.checkpoint.path).damage
+
+    assert "has not the form that Anabranch" in problem
+    assert path.parent.name in problem
+
+
+def test_a_missing_folder_is_damage_and_the_remedy_is_told(made: Fabricated) -> None:
+    shutil.rmtree(made.checkpoint.path / "steps")
+
+    shown = run(app, ["inspect", str(made.checkpoint.path)], env={"COLUMNS": "200"})
+
+    assert shown.exit_code == 1
+    assert "steps is missing" in shown.stdout
+    assert "Restore the checkpoint as a whole" in shown.stdout
+
+
+def test_a_copy_that_somebody_made_of_a_step_is_not_taken_for_one(made: Fabricated) -> None:
+    steps = made.checkpoint.path / "steps"
+    shutil.copy(steps / "0000000003.json", steps / "0000000003 (copy).json")
+
+    found = survey(made.checkpoint.path)
+
+    assert [step.number for step in found.steps] == [2, 3]
+    assert not found.damage
 
 
 def test_inspecting_changes_nothing_and_starts_no_jvm(made: Fabricated) -> None:

@@ -120,6 +120,8 @@ sink: {path: "file:/elsewhere/out"}
         ("subscribe = 'b'", "subscribe = ['b']", "streams.b.options.subscribe must be a text, a number, true or"),
         ("[sink]", "[skin]", "skin is not a key that exists here; did you mean 'sink'?"),
         ("[sink]", "[sink]\nformat = 'memory'", "sink.format 'memory' would be gone"),
+        ("path = 'file:/elsewhere/out'", "", "sink.path is missing: the folder that the files go to"),
+        ("path = 'file:/elsewhere/out'", "format = 'csv'", "sink.path is missing: the folder that the files go to"),
         ("[sink]", "[trigger]\navailable_now = false\n[sink]", "trigger.available_now is false, so it needs a pace"),
         (
             "[sink]",

@@ -24,7 +24,8 @@ def progress(number: int, rows: int = 1_000, milliseconds: int = 500, results: i
             "lateRows": {"a": 1, "b": 2},
             "quarantinedRows": {"a": 0, "b": 4},
             "processors": [
-                {"processor": p, "activeRows": 10, "activeBytes": 2048, "results": 5, "busyMs": 12.5} for p in range(2)
+                {"processor": p, "activeRows": 10, "activeBytes": 2048, "results": 5, "busyMs": 12.5}
+                for p in range(2)
             ],
         },
     }
@@ -56,9 +57,20 @@ def test_a_batch_is_read_from_progress() -> None:
     assert (seen.state_rows, seen.state_bytes) == (20, 4096)
 
 
-def test_results_are_those_after_the_residual_predicate_if_somebody_counted_them() -> None:
-    assert batch(0, results=7).results == 7
-    assert batch(0, results=-1).results == 10
+def test_combinations_that_a_residual_predicate_may_reject_are_never_called_results() -> None:
+    counted, uncounted = batch(0, results=7), batch(1, results=-1)
+    assert (counted.results, counted.combinations) == (7, 10)
+    assert (uncounted.results, uncounted.combinations) == (None, 10)
+    assert "7 results" in batch_line(counted)
+    assert "10 combinations before the residual predicate" in batch_line(uncounted)
+
+    story = Story()
+    story.add(counted)
+    assert any("results" in line and "7 in the last batch" in line for line in drawn(story, 80))
+    story.add(uncounted)
+    assert (story.results, story.combinations) == (None, 20)
+    assert "20 combinations before the residual predicate" in summary_line(story, 1.0)
+    assert any("combinations" in line and "20  10 in the last batch, before" in line for line in drawn(story, 80))
 
 
 def test_progress_of_an_idle_query_is_no_batch() -> None:

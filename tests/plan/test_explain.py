@@ -20,7 +20,7 @@ def explain(window: int | None, residual: str | None) -> list[str]:
             JoinInput("B", "B", None, ("`k`",), (), ("k", "v")),
         ),
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
-        residual,
+        (residual,) if residual else (),
     )
     return explain_join(query, STREAMS, key_types=["bigint"], groups=64, processors=3).splitlines()
 

@@ -71,6 +71,7 @@ def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession
     assert ours["quarantinedRows"] == {"A": 2, "B": 1}
     assert ours["lateRows"] == {"A": 1, "B": 0}
     assert ours["totals"] == {
+        "combinations": len(written(tmp_path / "out")),
         "results": len(written(tmp_path / "out")),
         "received": [6, 4],
         "late": [1, 0],

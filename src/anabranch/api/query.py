@@ -13,6 +13,7 @@ from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
 from anabranch.plan.logical import JoinQuery, StreamSchema
+from anabranch.runtime.analysis import check_answer, check_inputs, unlogged
 from anabranch.runtime.layout import Layout, lay_out
 from anabranch.runtime.pack import pack
 from anabranch.runtime.step import StepSettings, finish
@@ -39,18 +40,21 @@ class Query:
         self._settings = settings
         self._checkpoint = checkpoint
         try:
-            self._layout = lay_out(
-                spark,
-                bound,
-                frames,
-                streams,
-                keep_rejected=settings.quarantine is not None,
-                keep_late=settings.late_rows is not None,
-            )
-            self._packed = pack(self._layout, frames)
-            self._schema = self._analyse(self._layout)
+            with unlogged():
+                check_inputs(spark, bound, frames)
+                self._layout = lay_out(
+                    spark,
+                    bound,
+                    frames,
+                    streams,
+                    keep_rejected=settings.quarantine is not None,
+                    keep_late=settings.late_rows is not None,
+                )
+                check_answer(spark, bound, self._layout)
+                self._packed = pack(self._layout, frames)
+                self._schema = self._analyse(self._layout)
         except PySparkException as error:
-            reason = (error.getMessage() or str(error)).split("\n")[0]
+            reason = (error.getMessage() or str(error)).split("\n")[0].partition(" SQLSTATE")[0]
             raise QueryError(f"Spark cannot analyse the query: {reason}") from error
 
     @property

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.observe.events import Event, EventLog
 from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.sinks import SinkOptions, make_sink
+from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink
 from anabranch.runtime.step import StepResult, StepRunner
 
 if TYPE_CHECKING:
@@ -131,6 +131,9 @@ def start_run(
     events = EventLog()
     checkpoint = Checkpoint(checkpoint_location)
     make_sink(chosen, query._spark, "")  # refuse wrong options before the checkpoint is touched
+    for aside, whose in ((query._settings.quarantine, "quarantine"), (query._settings.late_rows, "late_rows")):
+        if aside is not None:
+            check_folder(aside, whose)
     checkpoint.take(query._identity())
     try:
         sink = make_sink(chosen, query._spark, checkpoint.tag)

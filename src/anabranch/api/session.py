@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 
 from pyspark.sql import SparkSession
+
+from anabranch.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
 
@@ -21,7 +24,9 @@ def local_session(
 ) -> SparkSession:
     """Start (or get) an embedded Spark that listens on loopback only and starts no UI unless asked.
 
-    `memory` is the JVM's heap; the state of joins does not live there. `conf` overrides anything.
+    `cores` is a number, "*" for all of the machine, or either with the times that a task is tried, as in "2,4": without
+    them Spark never retries a failed task. `memory` is the JVM's heap; the state of joins does not live there. `conf`
+    overrides anything.
 
     >>> spark = local_session(cores=2)
     >>> spark.range(3).count()
@@ -30,7 +35,6 @@ def local_session(
     # Read by the JVM when it starts; without it Spark's UI would listen on all interfaces.
     os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    parallelism = (os.cpu_count() or 1) if cores == "*" else int(cores)
     settings = {
         "spark.driver.memory": memory,
         "spark.driver.host": LOOPBACK,
@@ -38,10 +42,18 @@ def local_session(
         "spark.ui.enabled": str(ui).lower(),
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": log_level,
-        "spark.sql.shuffle.partitions": str(parallelism),
+        "spark.sql.shuffle.partitions": str(threads(cores)),
         **(conf or {}),
     }
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def threads(cores: int | str) -> int:
+    """How many tasks run at the same time under Spark's `local[cores]`."""
+    found = re.fullmatch(r"(\*|[1-9]\d*)(\s*,\s*[1-9]\d*)?", str(cores))
+    if found is None:
+        raise ConfigError(f"cores must be a number, '*', or either with attempts per task as in '2,4', not {cores!r}")
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])

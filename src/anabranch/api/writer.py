@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from anabranch.api.run import Run, start_run
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
 
 if TYPE_CHECKING:
@@ -87,4 +87,14 @@ class Writer:
         """Begin. Everything that can be refused is refused here, before any data is read."""
         if path is not None:
             self.option("path", os.fspath(path))
+        self._check_partitions()
         return start_run(self._query, self._sink, self._trigger, self._checkpoint)
+
+    def _check_partitions(self) -> None:
+        names, chosen = self._query.schema.names, self._sink.partition_by
+        known = {name.lower() for name in names}
+        for column in chosen:
+            if column.lower() not in known:
+                raise ConfigError(f"partitionBy: the answer has no column {column!r}; {did_you_mean(column, names)}")
+        if chosen and known <= {column.lower() for column in chosen}:
+            raise ConfigError("partitionBy: a column has to be left for the files, but all are named")

@@ -24,8 +24,9 @@ from pathlib import Path
 import psutil
 
 import anabranch
-from anabranch.bench.job import BenchmarkError, Job, Outcome
+from anabranch.bench.job import Job, Outcome
 from anabranch.bench.memory import SAMPLE_SECONDS, MemoryPeak, TreeSampler
+from anabranch.errors import BenchmarkError
 
 LOG_TAIL = 1500
 
@@ -87,8 +88,9 @@ def _environment() -> dict[str, str]:
 def _send(process: subprocess.Popen[bytes], line: str) -> None:
     if process.stdin is None:
         raise AssertionError("the child was started without a pipe to its standard input")
-    process.stdin.write(line.encode() + b"\n")
-    process.stdin.flush()
+    with contextlib.suppress(BrokenPipeError):  # a child that is gone already tells by its status
+        process.stdin.write(line.encode() + b"\n")
+        process.stdin.flush()
 
 
 def _sample_until_end(process: subprocess.Popen[bytes], sampler: TreeSampler) -> None:

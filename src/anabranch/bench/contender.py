@@ -24,8 +24,9 @@ from typing import Any
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.bench.job import ANABRANCH, SPARK, SPARK_ROCKSDB, Batch, BenchmarkError, Job, Outcome
+from anabranch.bench.job import ANABRANCH, SPARK, SPARK_ROCKSDB, Batch, Job, Outcome
 from anabranch.bench.queries import continuous_query, stream_stream_join
+from anabranch.errors import BenchmarkError
 
 STATE_STORE = "spark.sql.streaming.stateStore"
 ENGINE_SETTINGS: dict[str, dict[str, str]] = {

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import BenchmarkError
 
 ANABRANCH = "anabranch"
 SPARK = "spark"
@@ -26,10 +26,6 @@ CONTENDERS = (ANABRANCH, SPARK, SPARK_ROCKSDB)
 SINKS = ("noop", "parquet")
 
 WARMUP_BATCHES = 2
-
-
-class BenchmarkError(AnabranchError):
-    """A benchmark could not be run, or its contenders disagree about the answer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from typing import Any
 from rich.table import Table
 
 from anabranch.bench.child import Measurement, measure
-from anabranch.bench.job import ANABRANCH, CONTENDERS, SINKS, BenchmarkError, Job
+from anabranch.bench.job import ANABRANCH, CONTENDERS, SINKS, Job
 from anabranch.bench.machine import Machine, this_machine
 from anabranch.bench.recipe import Input, UniformRecipe, materialise
-from anabranch.errors import ConfigError, did_you_mean
+from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

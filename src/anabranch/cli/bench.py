@@ -1,11 +1,12 @@
 """`anabranch bench`: the benchmarks, one command each; what they measure is in `anabranch.bench`.
 
 Options mirror the fields of the benchmarks' options. Without `--work` everything happens in a temporary folder that is
-removed; with it the generated input stays and is used again.
+removed, all but the logs of a contender that failed; with it the generated input stays and is used again.
 """
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.job import CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
+from anabranch.errors import BenchmarkError
 
 bench = typer.Typer(
     rich_markup_mode="markdown", help="Measure Anabranch, beside Spark's own joins and against its own promises."
@@ -175,12 +177,23 @@ def flat(
 
 @contextmanager
 def _folder(work: Path | None) -> Iterator[Path]:
+    """Where to work. A temporary folder is removed, except for the logs that the error of a contender names."""
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)
         yield work
-    else:
-        with tempfile.TemporaryDirectory(prefix="anabranch-bench-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
+        return
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-bench-"))
+    logs: dict[Path, bytes] = {}
+    try:
+        yield folder
+    except BenchmarkError:
+        logs = {path: path.read_bytes() for path in folder.glob("scratch-*/*.log")}
+        raise
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for path, content in logs.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
 
 
 def _report(line: str) -> None:

@@ -141,6 +141,7 @@ def _document(shop: Shop, processors: int, outcome: _Outcome, seconds: float) ->
         "exact": outcome.verdict.exact,
         "verdict": asdict(outcome.verdict),
         "rows": story.rows,
+        "combinations": story.combinations,
         "results": story.results,
         "late": story.late,
         "run_seconds": round(outcome.seconds, 3),

@@ -21,14 +21,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+from py4j.protocol import Py4JJavaError
 from pyspark.core.context import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from anabranch.api.session import local_session
 from anabranch.cli import signals
-from anabranch.cli.failures import first_line
+from anabranch.cli.failures import SparkFailedError, first_line
 from anabranch.errors import ConfigError
+from anabranch.runtime.analysis import unlogged
 
 STOP_SECONDS = 15.0
 END_SECONDS = 5.0
@@ -52,7 +54,10 @@ def embedded_spark(
         try:
             with signals.kept():
                 session = _start(scratch, dict(conf or {}), debug, short)
-            yield session
+            with contextlib.nullcontext() if debug else unlogged():
+                yield session
+        except (Py4JJavaError, PySparkException) as error:
+            raise SparkFailedError.of(error) from None
         finally:
             with signals.ignored():
                 _end_everything(before)
@@ -70,9 +75,12 @@ def _start(scratch: Path, conf: dict[str, str], debug: bool, short: bool) -> Spa
     try:
         with contextlib.nullcontext() if debug else _stderr_to(log):
             return local_session(log_level="WARN" if debug else "ERROR", conf=settings)
-    except PySparkException as error:
-        reason = _last_words(log) or first_line(error)
-        raise ConfigError(f"Spark does not start: {reason} (it needs Java 17 or newer, see JAVA_HOME)") from error
+    except (Py4JJavaError, PySparkException) as error:
+        started = isinstance(error, Py4JJavaError)
+        reason = first_line(error) if started else _last_words(log) or first_line(error)
+        raise ConfigError(
+            f"Spark does not start: {reason} (look at the settings for Spark; it needs Java 17 or newer, see JAVA_HOME)"
+        ) from error
 
 
 @contextmanager
@@ -94,7 +102,8 @@ def _last_words(log: Path) -> str:
     if not log.exists():
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    telling = [line for line in lines if "rror" in line or "JAVA_HOME" in line or "xception" in line]
+    words = ("nvalid", "rror", "xception", "JAVA_HOME", "No such file")
+    telling = [line for line in lines if any(word in line for word in words)]
     return (telling or lines or [""])[0]
 
 

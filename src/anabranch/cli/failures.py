@@ -18,12 +18,14 @@ from collections.abc import Callable
 from typing import Annotated, NoReturn, ParamSpec
 
 import typer
+from py4j.protocol import Py4JJavaError
 
 from anabranch.cli import signals
-from anabranch.errors import AnabranchError, ConfigError, QueryError
+from anabranch.errors import AnabranchError, ConfigError, CorruptStateError, QueryError
 
 FAILED = 1
 REFUSED = 2
+MAX_CAUSES = 20
 EXIT_CODES = "Exit codes: 0 done, 1 failed, 2 refused (options, file or query), 130 Ctrl-C, 143 terminated."
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show tracebacks, and what Spark writes to its log.")]
@@ -32,6 +34,18 @@ AsJson = Annotated[
 ]
 
 P = ParamSpec("P")
+
+
+class SparkFailedError(Exception):
+    """An error of Spark in words: what happened in the first line, and what the JVM says about it below.
+
+    Spark's own exceptions ask the JVM for their text, and when they are reported the JVM is gone.
+    """
+
+    @classmethod
+    def of(cls, error: Exception) -> SparkFailedError:
+        """The error's words, taken while the JVM is there."""
+        return cls(f"{first_line(error)}\n{error}").with_traceback(error.__traceback__)
 
 
 class RunInterruptedError(Exception):
@@ -74,20 +88,38 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
     if isinstance(error, SystemExit):
         raise error
     if isinstance(error, AnabranchError):
-        _say(str(error))
+        _say(f"{error}{_remedy(error)}")
         raise typer.Exit(REFUSED if isinstance(error, ConfigError | QueryError) else FAILED)
     if isinstance(error, OSError):
         _say(f"{error.filename}: {error.strerror}" if error.filename else str(error))
         raise typer.Exit(FAILED)
     hint = "" if debug else " (--debug shows where)"
-    _say(f"{type(error).__name__}: {first_line(error)}{hint}")
+    kind = "Spark" if isinstance(error, SparkFailedError) else type(error).__name__
+    _say(f"{kind}: {first_line(error)}{hint}")
     raise typer.Exit(FAILED)
 
 
+def _remedy(error: AnabranchError) -> str:
+    """What to do about damage, where the message does not say so itself."""
+    if not isinstance(error, CorruptStateError) or "restore" in str(error).lower():
+        return ""
+    return ". Restore the checkpoint as a whole from a copy, or use another; anabranch inspect names all damage"
+
+
 def first_line(error: BaseException) -> str:
-    """The beginning of a message that may go on with a stack trace."""
-    lines: list[str] = (str(error).strip() or "no message").splitlines()
-    return lines[0]
+    """What happened, without the stack trace, the codes and the ids that Spark puts around it."""
+    text = _java_message(error) if isinstance(error, Py4JJavaError) else str(error)
+    lines: list[str] = (text.strip() or "no message").splitlines()
+    return lines[0].rpartition(" terminated with exception: ")[2].partition(" SQLSTATE")[0]
+
+
+def _java_message(error: Py4JJavaError) -> str:
+    """Of an exception in the JVM and its causes, the first that has a name in Spark's list of errors, else the last."""
+    cause, messages = error.java_exception, list[str]()
+    while cause is not None and len(messages) < MAX_CAUSES:
+        messages.append(str(cause.getMessage() or cause.toString()))
+        cause = cause.getCause()
+    return next((message for message in messages if message.startswith("[")), messages[-1])
 
 
 def _say(message: str) -> None:

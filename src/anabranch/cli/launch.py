@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -11,6 +14,7 @@ from anabranch.api.run import Run
 from anabranch.cli.failures import first_line
 from anabranch.cli.run_file import RunFile, StreamSource
 from anabranch.errors import ConfigError
+from anabranch.runtime.sinks import FILE_FORMATS
 
 
 def prepare(spark: SparkSession, file: RunFile) -> Query:
@@ -40,15 +44,24 @@ def start(query: Query, file: RunFile) -> Run:
         writer = writer.trigger(processingTime=file.processing_time)
     try:
         return writer.start(file.sink.path)
-    except PySparkException as error:
+    except (Py4JJavaError, PySparkException) as error:
         raise ConfigError(f"{file.source.name}: Spark cannot start the run: {first_line(error)}") from error
 
 
 def _open(spark: SparkSession, stream: StreamSource) -> DataFrame:
-    try:
-        reader = spark.readStream.format(stream.format).options(**stream.options)
-        if stream.schema is not None:
+    reader = spark.readStream.format(stream.format).options(**stream.options)
+    if stream.schema is not None:
+        try:
             reader = reader.schema(stream.schema)
+        except PySparkException as error:
+            said = f"{stream.schema!r} is no schema as Spark writes it, such as 'k BIGINT, ts TIMESTAMP'"
+            raise ConfigError(f"stream {stream.name!r}: {said}: {first_line(error)}") from error
+    if stream.format.lower() in FILE_FORMATS and stream.path is not None and Path(stream.path).is_file():
+        raise ConfigError(f"stream {stream.name!r}: {stream.path} is a file; name the folder that files arrive in")
+    try:
         return reader.load(stream.path) if stream.path is not None else reader.load()
-    except PySparkException as error:
+    except (Py4JJavaError, PySparkException) as error:
+        if "Schema must be specified" in str(error):
+            said = "a stream of files needs a schema, such as schema = 'k BIGINT, ts TIMESTAMP'"
+            raise ConfigError(f"stream {stream.name!r}: {said}") from error
         raise ConfigError(f"stream {stream.name!r}: Spark cannot open it: {first_line(error)}") from error

@@ -25,7 +25,7 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
 from anabranch.observe.story import Story
-from anabranch.observe.terminal import summary_line
+from anabranch.observe.terminal import found, summary_line
 
 
 @reported
@@ -66,7 +66,7 @@ def run(
 
 def _how_to_go_on(file: Path, described: RunFile, story: Story) -> str:
     return (
-        f"{format_count(story.results)} results from {format_count(story.rows)} rows are out; the checkpoint "
+        f"{found(story)} from {format_count(story.rows)} rows are out; the checkpoint "
         f"{described.checkpoint} is kept. To go on from there: anabranch run {file}"
     )
 
@@ -77,6 +77,7 @@ def _document(described: RunFile, story: Story, seconds: float) -> dict[str, Any
         "file": str(described.source),
         "checkpoint": described.checkpoint,
         "rows": story.rows,
+        "combinations": story.combinations,
         "results": story.results,
         "late": story.late,
         "quarantined": story.rejected,

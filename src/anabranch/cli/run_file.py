@@ -41,6 +41,7 @@ import yaml
 from anabranch.cli.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
+from anabranch.runtime.sinks import FILE_FORMATS
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
 
@@ -168,6 +169,8 @@ def _sink(table: Table | None, top: Table, folder: Path) -> SinkTarget:
         partition_by=table.texts("partition_by"),
         options=_options(table),
     )
+    if target.path is None and target.format.lower() in FILE_FORMATS:
+        raise table.error("path", "is missing: the folder that the files go to, such as path = 'results'")
     if target.format == "memory":
         raise table.error("format", "'memory' would be gone when the command ends; use parquet, or console to look")
     return target

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
+import anabranch
 from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.observe.inspection import GroupSeen, InputSeen, Inspection, RunSeen, SpineSeen, StepSeen
 from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
@@ -32,6 +34,7 @@ from anabranch.state.spine import Slice, Spine
 from anabranch.state.store import Json, read_document
 
 ATTEMPTS = 50
+VERSION = ".".join(anabranch.__version__.split(".")[:2])
 FOLDERS = ("state", "reports", "steps", "epochs", "spark")
 
 
@@ -62,7 +65,7 @@ def survey(path: Path, *, quick: bool = False) -> Inspection:
     """What the checkpoint at `path` holds."""
     checkpoint = Checkpoint(path)
     if not checkpoint.exists():
-        raise CheckpointError(f"{path} is not a checkpoint of Anabranch: it has no anabranch.json")
+        raise _no_checkpoint(checkpoint.path)
     for _ in range(ATTEMPTS):
         try:
             return _look(_Look(checkpoint), quick)
@@ -71,14 +74,39 @@ def survey(path: Path, *, quick: bool = False) -> Inspection:
     raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
 
 
+def _no_checkpoint(path: Path) -> CheckpointError:
+    if not path.exists():
+        return CheckpointError(f"{path} does not exist; name the folder that a run was given as its checkpoint")
+    if not path.is_dir():
+        return CheckpointError(f"{path} is not a folder; name the folder that a run was given as its checkpoint")
+    around = [path.parent, *sorted(entry for entry in path.iterdir() if entry.is_dir())]
+    near = [folder for folder in around if Checkpoint(folder).exists()]
+    hint = f"did you mean {near[0]}?" if near else "name the folder that a run was given as its checkpoint"
+    return CheckpointError(f"{path} is not a checkpoint of Anabranch: it has no anabranch.json; {hint}")
+
+
+@contextmanager
+def _of_known_form(path: Path) -> Iterator[None]:
+    """Whatever is wrong with the content of a document whose checksum is right is told of its file."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise CorruptStateError(f"{path} has not the form that Anabranch {VERSION} writes ({said})") from error
+
+
 def _look(look: _Look, quick: bool) -> Inspection:
     identity = _identity(look)
     run = _newest_run(look)
+    for name in FOLDERS:
+        if not (look.checkpoint.path / name).is_dir():
+            look.found(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
     _read_steps(look)
     newest = max(look.manifests, default=None)
     groups = _verify(look, newest, quick)
     manifests = look.manifests[newest] if newest is not None else []
     inputs = _inputs(identity, look.steps.get(newest) if newest is not None else None)
+    totals = look.steps[newest].totals if newest is not None else {}
     return Inspection(
         path=str(look.checkpoint.path),
         identity=identity,
@@ -86,7 +114,8 @@ def _look(look: _Look, quick: bool) -> Inspection:
         steps=tuple(
             StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
         ),
-        results=look.steps[newest].totals.get("results", 0) if newest is not None else 0,
+        combinations=totals.get("combinations", 0),
+        results=totals.get("results", 0),
         inputs=inputs,
         spines=tuple(
             _spine(processor, entry.alias, spine)
@@ -104,10 +133,18 @@ def _look(look: _Look, quick: bool) -> Inspection:
 def _identity(look: _Look) -> Json:
     identity: Json = {}
     for name in ("anabranch.json", "id.json"):
+        path = look.checkpoint.path / name
         try:
-            identity |= read_document(look.checkpoint.path / name)
+            with _of_known_form(path):
+                identity |= read_document(path)
         except CorruptStateError as error:
             look.found(error)
+    version = identity.get("engine version", "unknown")
+    if version != VERSION and not look.damage:
+        raise CheckpointError(
+            f"{look.checkpoint.path} was made by Anabranch, version {version}, and this is version {VERSION}, to which "
+            "the files may mean something else; look at it with the version that made it"
+        )
     return identity
 
 
@@ -116,11 +153,11 @@ def _newest_run(look: _Look) -> RunSeen | None:
     for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
         try:
             body = read_document(path)
+            with _of_known_form(path):
+                return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
         except CorruptStateError as error:
             if path.exists():
                 look.found(error)
-            continue
-        return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
     return None
 
 
@@ -137,9 +174,10 @@ def _is_alive(body: Json) -> bool | None:
 def _read_steps(look: _Look) -> None:
     for number in look.checkpoint.steps()[-RETAINED_STEPS:]:
         try:
-            step = look.checkpoint.read_step(number)
-            look.steps[number] = step
-            look.manifests[number] = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+            with _of_known_form(look.checkpoint.path / "steps" / f"{number:010d}.json"):
+                look.steps[number] = step = look.checkpoint.read_step(number)
+            with _of_known_form(look.checkpoint.reports(number)):
+                look.manifests[number] = [manifest for _, manifest in look.checkpoint.reports_of(step)]
         except CorruptStateError as error:
             look.found(error, number)
 

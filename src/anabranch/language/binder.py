@@ -19,7 +19,7 @@ from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.scope import ColumnRef, Scope, open_scope
 from anabranch.language.source import Source
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, all_of
+from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
@@ -51,12 +51,12 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
             stream=stream.name,
             window=item.window,
             key=tuple(terms[position].below for terms in plan.keys),
-            conditions=tuple(dict.fromkeys(predicates[alias])),
+            conditions=_distinct(predicates[alias]),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
         )
         for position, (item, (alias, stream)) in enumerate(occurrences)
     )
-    return JoinQuery(text=text, inputs=inputs, outputs=outputs, residual=all_of(list(dict.fromkeys(above))))
+    return JoinQuery(text=text, inputs=inputs, outputs=outputs, conditions=_distinct(above))
 
 
 def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
@@ -181,6 +181,10 @@ def _refuse_duplicates(outputs: Iterable[Output]) -> None:
 def _need(needed: Needed, refs: Iterable[ColumnRef]) -> None:
     for ref in refs:
         needed[ref.alias].add(ref.column)
+
+
+def _distinct(conditions: list[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(conditions))
 
 
 def _names(aliases: Iterable[str]) -> str:

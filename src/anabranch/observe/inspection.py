@@ -87,13 +87,17 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A checkpoint at one moment. State, inputs and groups are those of the newest readable step."""
+    """A checkpoint at one moment. State, inputs and groups are those of the newest readable step.
+
+    `results` is None if a residual predicate was applied and nobody counted what it left.
+    """
 
     path: str
     identity: dict[str, Any]
     run: RunSeen | None
     steps: tuple[StepSeen, ...]
-    results: int
+    combinations: int
+    results: int | None
     inputs: tuple[InputSeen, ...]
     spines: tuple[SpineSeen, ...]
     groups: tuple[GroupSeen, ...]
@@ -138,9 +142,10 @@ def _facts(found: Inspection) -> Table:
         facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
     if not found.steps:
         facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
-    residual = identity.get("query", {}).get("residual predicate")
-    note = ", before the residual predicate" if residual else ""
-    facts.add_row("results", f"{format_count(found.results)} since the beginning{note}")
+    results = "not counted" if found.results is None else format_count(found.results)
+    if identity.get("query", {}).get("residual predicate"):
+        results += f", of {format_count(found.combinations)} combinations before the residual predicate"
+    facts.add_row("results", f"{results} since the beginning")
     return facts
 
 
@@ -221,7 +226,8 @@ def _disk(found: Inspection) -> Text:
 def _verdict(found: Inspection) -> Text:
     if found.damage:
         lines = "\n".join(f"  {problem}" for problem in found.damage)
-        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}", style="bold red")
+        remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
+        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
     checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
     return Text(f"sound: {checked}", style="green")
 

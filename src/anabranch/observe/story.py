@@ -23,7 +23,7 @@ class ProcessorSeen:
     number: int
     rows: int
     bytes: int
-    results: int
+    combinations: int
     busy_seconds: float
 
 
@@ -31,12 +31,12 @@ class ProcessorSeen:
 class BatchSeen:
     """One batch. `rows` counts what the sources delivered; late and rejected rows are among them.
 
-    `results` are rows of the answer, or joined rows where nobody counted what a residual predicate left over.
+    `results` are rows of the answer; None where nobody counted what a residual predicate left of the combinations.
     """
 
     number: int
     rows: int
-    results: int
+    results: int | None
     late: int
     rejected: int
     seconds: float
@@ -46,6 +46,11 @@ class BatchSeen:
     def rate(self) -> float:
         """Rows per second."""
         return self.rows / self.seconds if self.seconds else 0.0
+
+    @property
+    def combinations(self) -> int:
+        """What the join found, before the residual predicate."""
+        return sum(processor.combinations for processor in self.processors)
 
     @property
     def state_rows(self) -> int:
@@ -67,7 +72,7 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
     return BatchSeen(
         number=progress["batchId"],
         rows=progress["numInputRows"],
-        results=answered if answered >= 0 else sum(entry["results"] for entry in ours["processors"]),
+        results=answered if answered >= 0 else None,
         late=sum(ours["lateRows"].values()),
         rejected=sum(ours["quarantinedRows"].values()),
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
@@ -86,13 +91,17 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
 
 @dataclass(slots=True)
 class Story:
-    """Batches in order. `expected_rows` is known only where somebody generated the input."""
+    """Batches in order. `expected_rows` is known only where somebody generated the input.
+
+    `results` is None if they were not counted in some batch.
+    """
 
     expected_rows: int | None = None
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     count: int = 0
     rows: int = 0
-    results: int = 0
+    results: int | None = 0
+    combinations: int = 0
     late: int = 0
     rejected: int = 0
     peak_bytes: int = 0
@@ -110,7 +119,8 @@ class Story:
         self.batches.append(batch)
         self.count += 1
         self.rows += batch.rows
-        self.results += batch.results
+        self.results = None if self.results is None or batch.results is None else self.results + batch.results
+        self.combinations += batch.combinations
         self.late += batch.late
         self.rejected += batch.rejected
         self.peak_bytes = max(self.peak_bytes, batch.state_bytes)

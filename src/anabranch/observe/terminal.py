@@ -124,7 +124,7 @@ class PlainView:
 def batch_line(batch: BatchSeen) -> str:
     """A batch in one line."""
     parts = [
-        f"batch {batch.number}: {format_count(batch.rows)} rows in, {format_count(batch.results)} results",
+        f"batch {batch.number}: {format_count(batch.rows)} rows in, {found(batch)}",
         f"{format_seconds(batch.seconds)}, {batch.rate:,.0f} rows/s",
         f"state {format_count(batch.state_rows)} rows, {format_bytes(batch.state_bytes)}",
     ]
@@ -136,10 +136,17 @@ def batch_line(batch: BatchSeen) -> str:
 def summary_line(story: Story, elapsed: float) -> str:
     """A run in one line."""
     return (
-        f"{format_count(story.rows)} rows in, {format_count(story.results)} results in {format_seconds(elapsed)} "
+        f"{format_count(story.rows)} rows in, {found(story)} in {format_seconds(elapsed)} "
         f"and {_batches(story.count)}; {story.rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
         f"state at most {format_bytes(story.peak_bytes)}"
     )
+
+
+def found(counted: BatchSeen | Story) -> str:
+    """How many rows of the answer there are or, where nobody counted them, how many combinations they are among."""
+    if counted.results is not None:
+        return f"{format_count(counted.results)} results"
+    return f"{format_count(counted.combinations)} combinations before the residual predicate"
 
 
 def panel(
@@ -164,8 +171,7 @@ def _numbers(story: Story) -> Table:
     grid.add_column(no_wrap=True, overflow="ellipsis")
     waiting = Text("waiting for the first batch", style="dim")
     grid.add_row("rows in", format_count(story.rows), _share(story) if last else waiting)
-    results = f"{last.results:,} in the last batch" if last else ""
-    grid.add_row("results", Text(format_count(story.results), style="bold green"), Text(results, style="dim"))
+    grid.add_row(*_results(story))
     grid.add_row("rows/s", f"{last.rate:,.0f}" if last else "-", Text(f"{story.rate:,.0f} overall", style="dim"))
     times = Text(f"median {format_seconds(story.median_seconds)}  ", style="dim") if last else Text()
     times.append(sparkline([batch.seconds for batch in story.batches]), style="cyan")
@@ -174,6 +180,17 @@ def _numbers(story: Story) -> Table:
         rejected = Text(f"{format_count(story.rejected)} in quarantine", style="yellow")
         grid.add_row("late rows", format_count(story.late), rejected)
     return grid
+
+
+def _results(story: Story) -> tuple[str, Text, Text]:
+    last = story.last
+    if story.results is None:
+        total, newest, note = story.combinations, last.combinations if last else 0, ", before the residual"
+    else:
+        total, newest, note = story.results, (last.results or 0) if last else 0, ""
+    label = "results" if story.results is not None else "combinations"
+    beside = f"{newest:,} in the last batch{note}" if last else ""
+    return label, Text(format_count(total), style="bold green"), Text(beside, style="dim")
 
 
 def _share(story: Story) -> RenderableType:

@@ -30,7 +30,10 @@ class StreamSchema:
 
 @dataclass(frozen=True, slots=True)
 class JoinInput:
-    """One occurrence of a stream in FROM. `columns` are those that results need, in the stream's order."""
+    """One occurrence of a stream in FROM; a row has to meet all `conditions`.
+
+    `columns` are those that results need, in the stream's order.
+    """
 
     alias: str
     stream: str
@@ -41,7 +44,7 @@ class JoinInput:
 
     @property
     def predicate(self) -> str | None:
-        """The conditions as one, or None."""
+        """All conditions as one."""
         return all_of(self.conditions)
 
 
@@ -55,16 +58,21 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """A bound continuous query. `text` is what the user wrote."""
+    """A bound continuous query. `text` is what the user wrote; a joined row has to meet all `conditions`."""
 
     text: str
     inputs: tuple[JoinInput, ...]
     outputs: tuple[Output, ...]
-    residual: str | None = None
+    conditions: tuple[str, ...] = ()
+
+    @property
+    def residual(self) -> str | None:
+        """All conditions on joined rows as one."""
+        return all_of(self.conditions)
 
 
 def all_of(conditions: Sequence[str]) -> str | None:
-    """The conjunction of conditions, or None if there are none."""
+    """The conjunction of the conditions, or None if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " AND ".join(f"({condition})" for condition in conditions)

@@ -82,7 +82,7 @@ class Checkpoint:
     def take(self, identity: Json) -> None:
         """Become the one writer, after checking that the checkpoint belongs to this very query."""
         if self.path.exists() and not self.path.is_dir():
-            raise CheckpointError(f"checkpoint {self.path} is not a directory")
+            raise CheckpointError(f"checkpoint {self.path} is not a directory; choose another path")
         if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
             raise CheckpointError(
                 f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
@@ -117,7 +117,7 @@ class Checkpoint:
 
     def steps(self) -> list[int]:
         """The numbers of the retained steps, ascending."""
-        return sorted(int(path.stem) for path in (self.path / "steps").glob("[0-9]*.json"))
+        return _numbers(self.path / "steps")
 
     def read_step(self, number: int) -> Step:
         """A committed step."""
@@ -157,7 +157,7 @@ class Checkpoint:
 
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""
-        newest = max(int(path.stem) for path in (self.path / "epochs").glob("[0-9]*.json"))
+        newest = max(_numbers(self.path / "epochs"), default=0)
         if newest != self._epoch:
             raise CheckpointInUseError(
                 f"checkpoint {self.path} was taken over by a newer run (epoch {newest}, this run has {self._epoch}); "
@@ -223,7 +223,7 @@ class Checkpoint:
 
     def _open_epoch(self) -> None:
         directory = self.path / "epochs"
-        taken = [int(path.stem) for path in directory.glob("[0-9]*.json")]
+        taken = _numbers(directory)
         self._epoch = max(taken, default=0) + 1
         body = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
         if not create_file(directory / f"{self._epoch:010d}.json", encode_document(body)):
@@ -243,6 +243,11 @@ def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:
         f"checkpoint {path}: Spark delivers batch {batch_id}, but the engine's last committed batch is {done}. "
         "Part of the checkpoint was removed or restored from another time; restore it as a whole"
     )
+
+
+def _numbers(directory: Path) -> list[int]:
+    """The numbers that name the files of a directory, ascending; a copy made by hand (`1 (old).json`) is not one."""
+    return sorted(int(path.stem) for path in directory.glob("*.json") if path.stem.isdecimal())
 
 
 def _differences(known: Any, now: Any, where: str = "") -> list[tuple[str, Any, Any]]:

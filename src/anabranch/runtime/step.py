@@ -167,8 +167,9 @@ class StepRunner:
             staging = self._sink.stage(batch_id)
             _evaluate(self._processed(packed, number, directory, staging))
             found = self._collect_reports(directory)
-            names = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
-            self._sink.publish(staging, [staging / name for name in names], batch_id)
+            files = [staging / report.result_file for _, report, _ in found.values() if report.result_file is not None]
+            files = files or self._sink.schema_alone(staging, self._layout.result_schema)
+            self._sink.publish(staging, files, batch_id)
             return found
         processed = self._processed(packed, number, directory)
         results = finish(self._layout, self._query.residual, processed)
@@ -214,6 +215,7 @@ class StepRunner:
 
     def _commit(self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path) -> None:
         reports = [report for _, report, _ in found]
+        output_rows = self._output_rows(reports)
         self._publish(reports, batch_id, directory)
         newest = self._last.newest if self._last else (None,) * self._inputs
         seen = [
@@ -226,7 +228,7 @@ class StepRunner:
             placement=self._placement,
             reports=tuple(name for name, _, _ in found),
             newest=tuple(seen),
-            totals=_add_totals(self._last.totals if self._last else {}, reports),
+            totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
         )
         failpoint("step.before_commit")
         self._checkpoint.commit(step)
@@ -235,9 +237,7 @@ class StepRunner:
         self._manifests = [manifest for _, _, manifest in found]
         self._remember(number)
         self._warn_over_memory(reports)
-        self.results.append(
-            StepResult(batch_id, number, tuple(reports), self._output_rows(reports), step.newest, step.totals)
-        )
+        self.results.append(StepResult(batch_id, number, tuple(reports), output_rows, step.newest, step.totals))
 
     def _output_rows(self, reports: list[Report]) -> int:
         """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""
@@ -333,8 +333,13 @@ def _evaluate(results: DataFrame) -> None:
     results.write.format("noop").mode("overwrite").save()
 
 
-def _add_totals(totals: dict[str, Any], reports: list[Report]) -> dict[str, Any]:
-    added: dict[str, Any] = {"results": totals.get("results", 0) + sum(report.results for report in reports)}
+def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: int) -> dict[str, Any]:
+    """Totals after a step. Rows of the answer are None from the first batch on in which nobody counted them."""
+    before = totals.get("results", 0)
+    added: dict[str, Any] = {
+        "combinations": totals.get("combinations", 0) + sum(report.results for report in reports),
+        "results": None if before is None or output_rows < 0 else before + output_rows,
+    }
     for name in ("received", "late", "rejected"):
         per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
         before = totals.get(name, [0] * len(per_input))

@@ -1,0 +1,122 @@
+"""What only Spark can tell of a query's expressions, asked before anything starts.
+
+The language refuses by name what it knows to be wrong. It knows no types, and it cannot look into functions that a user
+registered. So all expressions are analysed once more as columns of an empty relation, and the plan that Spark makes of
+them tells:
+
+- a condition that is not boolean (among several conditions Spark would cast a string to one);
+- a registered function that aggregates or generates rows, which no plan of one row in, one row out contains;
+- a value that is not settled by its arguments: a function registered as not deterministic, the current time or a
+  subquery inside a SQL function, a string like 'today' that Spark turns into a date by itself. A batch may be computed
+  again after a crash, and a row that changes its key between two attempts is lost, or joins twice;
+- a constant that cannot be computed, as the cast in `v < 'abc'` where v is a number: Spark folds it when it optimises.
+
+What a deterministic function really does nobody knows; semantics.md says what is expected of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.logger import PySparkLogger
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.errors import QueryError, UnsupportedError
+from anabranch.plan.logical import JoinQuery
+from anabranch.runtime.layout import Layout
+
+REPEATED = "a batch that is repeated must give the same answer"
+MOVING = ("now", "today", "tomorrow", "yesterday")
+_PLAIN_COLUMN = re.compile(r"`(?:[^`]|``)+`")
+_ROW_BY_ROW = ("Project", "LogicalRDD")
+_OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "Window": "a window function"}
+
+
+def check_inputs(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFrame]) -> None:
+    """Refuse conditions on single streams and keys that cannot be right."""
+    for entry in query.inputs:
+        _check(spark, frames[entry.stream].schema, entry.conditions, entry.key, f" (on {entry.alias})")
+
+
+def check_answer(spark: SparkSession, query: JoinQuery, layout: Layout) -> None:
+    """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
+    if layout.outputs is not None:
+        _check(spark, layout.joined_schema, query.conditions, [output.expression for output in layout.outputs], "")
+
+
+@contextmanager
+def unlogged() -> Iterator[None]:
+    """Inside, PySpark does not print a page of JSON for an error of analysis that is raised anyway."""
+    loggers = [PySparkLogger.getLogger(name) for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+def _check(
+    spark: SparkSession, schema: T.StructType, conditions: Sequence[str], values: Sequence[str], where: str
+) -> None:
+    texts = [*conditions, *(value for value in values if not _PLAIN_COLUMN.fullmatch(value))]
+    if not texts:
+        return
+    # As an RDD: an empty local relation would be optimised away together with the expressions over it.
+    empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+    columns = empty.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(texts)))
+    execution = columns._jdf.queryExecution()
+    _check_operators(execution.analyzed(), texts, where)
+    for text, field in zip(conditions, columns.schema, strict=False):
+        if not isinstance(field.dataType, T.BooleanType):
+            raise QueryError(f"the condition {text}{where} is {field.dataType.simpleString()}, not boolean; compare it")
+    _check_settled(spark, execution.analyzed(), texts, where)
+    execution.optimizedPlan()
+
+
+def _check_operators(plan: Any, texts: Sequence[str], where: str) -> None:
+    node = plan
+    while True:
+        kind = node.getClass().getSimpleName()
+        if kind not in _ROW_BY_ROW:
+            construct = _OPERATORS.get(kind, f"what Spark calls {kind}")
+            hint = "a joined row gives one row of the answer"
+            raise UnsupportedError(f"{construct} in {_any_of(texts)}{where} is not supported: {hint}")
+        if node.children().isEmpty():
+            return
+        node = node.children().head()
+
+
+def _check_settled(spark: SparkSession, plan: Any, texts: Sequence[str], where: str) -> None:
+    jvm = spark._jvm
+    assert jvm is not None, "a session that runs has a JVM"
+    catalyst = jvm.org.apache.spark.sql.catalyst
+    if not plan.deterministic():
+        columns = plan.expressions()
+        found = [text for n, text in enumerate(texts) if not columns.apply(n).deterministic()]
+        raise _unsettled(found or texts, where, "it calls a function that is registered as not deterministic")
+    patterns = catalyst.trees.TreePattern
+    if plan.containsPattern(patterns.CURRENT_LIKE()):
+        raise _unsettled(texts, where, "it asks for the current time, date or user")
+    if plan.containsPattern(patterns.PLAN_EXPRESSION()):
+        raise _unsettled(texts, where, "a function in it contains a subquery")
+    if not catalyst.optimizer.SpecialDatetimeValues.apply(plan).fastEquals(plan):
+        found = [text for text in texts if any(word in text.lower() for word in MOVING)]
+        # 'epoch' is special, too, but stands still.
+        if found or not any("epoch" in text.lower() for text in texts):
+            raise _unsettled(found or texts, where, "Spark turns a string in it into a moving moment such as 'today'")
+
+
+def _unsettled(texts: Sequence[str], where: str, why: str) -> UnsupportedError:
+    return UnsupportedError(f"{_any_of(texts)}{where} is not supported: {why}, and {REPEATED}")
+
+
+def _any_of(texts: Sequence[str]) -> str:
+    return texts[0] if len(texts) == 1 else f"one of {', '.join(texts)}"

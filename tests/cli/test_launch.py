@@ -1,0 +1,95 @@
+"""From a run file to a query: what only Spark can object to, and how it is said."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.cli import launch
+from anabranch.cli.failures import first_line
+from anabranch.cli.run_file import RunFile, SinkTarget, StreamSource
+from anabranch.errors import ConfigError
+
+pytestmark = pytest.mark.spark
+
+
+def run_file(folder: Path, **changes: object) -> RunFile:
+    """Two streams of one file each; the changes are to the first."""
+    for name in "ab":
+        (folder / name).mkdir(exist_ok=True)
+        pq.write_table(pa.table({"k": [1, 2], "v": ["x", "y"]}), folder / name / "0.parquet")
+    streams = [StreamSource(name, "parquet", str(folder / name), "k BIGINT, v STRING", None, None, {}) for name in "ab"]
+    return RunFile(
+        source=folder / "q.toml",
+        query="SELECT a.v, b.v AS w FROM a, b WHERE a.k = b.k",
+        checkpoint=str(folder / "checkpoint"),
+        streams=(replace(streams[0], **changes), streams[1]),  # type: ignore[arg-type]
+        sink=SinkTarget("parquet", str(folder / "out"), (), {}),
+        processing_time=None,
+        processors=2,
+        groups=16,
+        memory=None,
+        quarantine=None,
+        late_rows=None,
+        spark={},
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"schema": None}, "a stream of files needs a schema, such as schema = 'k BIGINT"),
+        ({"schema": "k BIGNIT, v"}, "'k BIGNIT, v' is no schema as Spark writes it"),
+        ({"path": "/nowhere/at/all"}, "Path does not exist: .*/nowhere/at/all"),
+        ({"path": __file__}, "is a file; name the folder that files arrive in"),
+        ({"format": "parqet"}, r"Spark cannot open it: \[DATA_SOURCE_NOT_FOUND\] .* parqet"),
+        ({"format": "kafka"}, "Failed to find data source: kafka"),
+        ({"time": "tss"}, "no column 'tss'"),
+    ],
+)
+def test_a_stream_that_cannot_be_opened_is_refused_in_one_line(
+    spark: SparkSession, tmp_path: Path, changes: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"stream 'a'.*{said}") as refused:
+        launch.prepare(spark, run_file(tmp_path, **changes))
+    assert "\n" not in str(refused.value)
+    assert "SQLSTATE" not in str(refused.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    described = run_file(tmp_path)
+    (tmp_path / "a" / "0.parquet").write_bytes(b"PAR1 but nothing else")
+    run = launch.start(launch.prepare(spark, described), described)
+    with pytest.raises(Exception, match=".") as failed:
+        run.awaitTermination()
+    assert "0.parquet" in first_line(failed.value)
+    assert first_line(failed.value).startswith("[")
+
+
+DESCRIBED = """
+query = "SELECT a.v, b.v AS w FROM a, b WHERE a.k = b.k"
+checkpoint = "checkpoint"
+sink.path = "out"
+streams.a = { format = "parquet", path = "a", schema = "k BIGINT, v STRING" }
+streams.b = { format = "parquet", path = "b", schema = "k BIGINT, v STRING" }
+spark = { "spark.driver.memory" = "512m" }
+"""
+
+
+def test_an_error_of_spark_is_one_line_although_it_is_told_after_spark_has_ended(tmp_path: Path) -> None:
+    run_file(tmp_path)
+    (tmp_path / "a" / "0.parquet").write_bytes(b"PAR1 but nothing else")
+    (tmp_path / "q.toml").write_text(DESCRIBED)
+    command = [sys.executable, "-m", "anabranch.cli.main", "run", str(tmp_path / "q.toml"), "--quiet"]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    assert shown.returncode == 1
+    assert shown.stderr.startswith("anabranch: Spark: [FAILED_READ_FILE")
+    assert "0.parquet" in shown.stderr
+    assert shown.stderr.count("\n") == 1
