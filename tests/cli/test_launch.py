@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path
     with pytest.raises(Exception, match=".") as failed:
         run.awaitTermination()
     assert "0.parquet" in first_line(failed.value)
-    assert first_line(failed.value).startswith("[")
+    assert first_line(failed.value).startswith("a source cannot be read: [FAILED_READ_FILE")
 
 
 DESCRIBED = """
@@ -90,6 +90,6 @@ def test_an_error_of_spark_is_one_line_although_it_is_told_after_spark_has_ended
     command = [sys.executable, "-m", "anabranch.cli.main", "run", str(tmp_path / "q.toml"), "--quiet"]
     shown = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
     assert shown.returncode == 1
-    assert shown.stderr.startswith("anabranch: Spark: [FAILED_READ_FILE")
+    assert shown.stderr.startswith("anabranch: a source cannot be read: [FAILED_READ_FILE")
     assert "0.parquet" in shown.stderr
     assert shown.stderr.count("\n") == 1
