@@ -44,7 +44,7 @@ def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFi
     assert ours["totals"]["received"] == [8, 8]
     assert [processor["processor"] for processor in ours["processors"]] == [0, 1]
     assert sum(processor["activeRows"] for processor in ours["processors"]) == 16
-    assert all({"activeBytes", "combinations", "busyMs"} <= processor.keys() for processor in ours["processors"])
+    assert all({"activeBytes", "results", "busyMs"} <= processor.keys() for processor in ours["processors"])
     last = run.lastProgress
     assert last is not None
     assert last["batchId"] >= 2

@@ -71,6 +71,16 @@ def test_what_an_exception_of_the_jvm_says_is_told(spark: SparkSession) -> None:
     assert first_line(failed.value) == "no.such.Class"
 
 
+def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    described = run_file(tmp_path)
+    (tmp_path / "a" / "0.parquet").write_bytes(b"PAR1 but nothing else")
+    run = launch.start(launch.prepare(spark, described), described)
+    with pytest.raises(Exception, match=".") as failed:
+        run.awaitTermination()
+    assert "0.parquet" in first_line(failed.value)
+    assert first_line(failed.value).startswith("a source cannot be read: [FAILED_READ_FILE")
+
+
 DESCRIBED = """
 query = "SELECT a.v, b.v AS w FROM a, b WHERE a.k = b.k"
 checkpoint = "checkpoint"

@@ -24,8 +24,7 @@ def progress(number: int, rows: int = 1_000, milliseconds: int = 500, results: i
             "lateRows": {"a": 1, "b": 2},
             "quarantinedRows": {"a": 0, "b": 4},
             "processors": [
-                {"processor": p, "activeRows": 10, "activeBytes": 2048, "combinations": 5, "busyMs": 12.5}
-                for p in range(2)
+                {"processor": p, "activeRows": 10, "activeBytes": 2048, "results": 5, "busyMs": 12.5} for p in range(2)
             ],
         },
     }

@@ -203,7 +203,7 @@ def _describe(result: StepResult, aliases: list[str]) -> dict[str, Any]:
                 "processor": report.processor,
                 "activeRows": report.active_rows,
                 "activeBytes": report.active_bytes,
-                "combinations": report.results,
+                "results": report.results,
                 "busyMs": round(report.busy_ms, 1),
             }
             for report in result.reports

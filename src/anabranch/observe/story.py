@@ -81,7 +81,7 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
                 entry["processor"],
                 entry["activeRows"],
                 entry["activeBytes"],
-                entry["combinations"],
+                entry["results"],
                 entry["busyMs"] / 1000,
             )
             for entry in ours["processors"]

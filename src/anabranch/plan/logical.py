@@ -44,7 +44,7 @@ class JoinInput:
 
     @property
     def predicate(self) -> str | None:
-        """The conditions as one, or None."""
+        """All conditions as one."""
         return all_of(self.conditions)
 
 
@@ -72,7 +72,7 @@ class JoinQuery:
 
 
 def all_of(conditions: Sequence[str]) -> str | None:
-    """The conjunction of conditions, or None if there are none."""
+    """The conjunction of the conditions, or None if there are none."""
     if len(conditions) < 2:
         return conditions[0] if conditions else None
     return " AND ".join(f"({condition})" for condition in conditions)
