@@ -51,9 +51,9 @@ RETRIES = """
 import os, pathlib, sys
 import anabranch as ab
 spark = ab.local_session("2,3", memory="512m")
+marker = pathlib.Path(sys.argv[1])
 
 def fails_once(rows):
-    marker = pathlib.Path(sys.argv[1])
     if not marker.exists():
         marker.touch()
         os._exit(1)
@@ -68,3 +68,4 @@ def test_with_attempts_a_failed_task_is_tried_again(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RETRIES, str(tmp_path / "marker")]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert ended.stdout.split() == ["local[2,3]", "4"], ended.stderr
+    assert (tmp_path / "marker").exists()
