@@ -48,8 +48,9 @@ _PLAIN = (
     T.BinaryType,
 )
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
-KEPT_IN_THE_DRIVER = frozenset({"memory", "console"})
-OWN_FORMATS = FILE_FORMATS | KEPT_IN_THE_DRIVER | {"noop"}
+OWN_FORMATS = FILE_FORMATS | {"memory", "console", "noop"}
+# All but avro, which is a package of its own. Looking one up takes Spark most of a second.
+ALWAYS_THERE = OWN_FORMATS - {"avro"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     """
     if chosen.function is not None:
         return chosen.function
-    if chosen.format not in KEPT_IN_THE_DRIVER:
+    if chosen.format not in ALWAYS_THERE:
         _check_exists(chosen.format, spark)
     if chosen.format in FILE_FORMATS:
         return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC")

@@ -34,7 +34,7 @@ from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unre
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import processor_of
-from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor
+from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
 from anabranch.runtime.sinks import FileSink, Sink
 from anabranch.state.groups import even_placement
@@ -323,6 +323,7 @@ def _task_function(
     def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "a processor runs inside a Spark task"
+        settle_worker()
         return run_processor(plan, tasks[context.partitionId()], batches)
 
     return process
