@@ -32,7 +32,7 @@ from anabranch.runtime.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import TS, RunCache, RunFile, Segment, write_run
 from anabranch.state.spine import Slice, Spine
-from anabranch.state.store import Json, encode_document, sync_directory, write_file
+from anabranch.state.store import Json, encode_document, sync, write_file
 
 REJECT = "reject"
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
@@ -163,7 +163,7 @@ class _Attempt:
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
         if self._files:
-            sync_directory(Path(task.state))
+            sync(Path(task.state))
         body = {"report": asdict(report), "manifest": manifest.to_json()}
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(body))
 

@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.carried import carry, restore
 from anabranch.runtime.failpoints import failpoint
-from anabranch.state.store import local_path
+from anabranch.state.store import local_path, sync
 
 Sink = Callable[[DataFrame, int], None]
 _COMPRESSIONS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none"}
@@ -164,14 +164,14 @@ class FileSink:
         self._path.mkdir(parents=True, exist_ok=True)
         targets = {self._path}
         for source in files:
-            _flush(source)
+            sync(source)
             target = self._path / source.relative_to(staging).parent
             target.mkdir(parents=True, exist_ok=True)
             targets.add(target)
             os.replace(source, target / f"{self._prefix(batch_id)}{source.name}")
             failpoint("sink.publish")
         for target in targets:
-            _flush(target)
+            sync(target)
         shutil.rmtree(self._staging, ignore_errors=True)
 
     def _has_files(self) -> bool:
@@ -225,14 +225,6 @@ def _has_no_rows(path: Path) -> bool:
         return bool(pq.read_metadata(path).num_rows == 0)
     except (pa.ArrowException, OSError):
         return False  # an encrypted footer
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:

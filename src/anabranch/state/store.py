@@ -49,11 +49,11 @@ def local_path(location: str | os.PathLike[str]) -> Path:
 def write_file(path: Path, data: bytes | memoryview) -> None:
     """Write `data` so that `path` either does not exist or is complete, also after a power cut."""
     write_unnamed(path, data)
-    sync_directory(path.parent)
+    sync(path.parent)
 
 
 def write_unnamed(path: Path, data: bytes | memoryview) -> None:
-    """Like `write_file`, but a power cut may take back the name until `sync_directory` has been called.
+    """Like `write_file`, but a power cut may take back the name until its directory went through `sync`.
 
     For a writer of several files that names them elsewhere afterwards: one such call is enough for all.
     """
@@ -69,13 +69,13 @@ def create_file(path: Path, data: bytes) -> bool:
         return False
     finally:
         os.unlink(pending)
-    sync_directory(path.parent)
+    sync(path.parent)
     return True
 
 
-def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def sync(path: Path) -> None:
+    """Make the content of a file, or the names in a directory, durable."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
