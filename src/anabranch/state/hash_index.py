@@ -1,7 +1,7 @@
 """Where to look for a hash among ascending hashes, without a binary search.
 
-Hashes are spread evenly, so their leading bits nearly tell their row: the index keeps, for as many buckets of equal
-width as there are rows (or half as many), the first row of the bucket. A look-up reads one offset and compares one
+Hashes are spread evenly, so their leading bits nearly tell their row: the index keeps the first row of each of some
+buckets of equal width, between half and twice as many as there are rows. A look-up reads one offset and compares one
 or two rows, all vectorised; the few that are not settled by then (a bucket full of one hot key) are searched for.
 
 An index is derived from a run when a process first maps it and is never stored.
