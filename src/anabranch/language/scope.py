@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from anabranch.errors import QueryError, did_you_mean
 from anabranch.language.clauses import FromItem
-from anabranch.language.source import Source, Span, quote
-from anabranch.plan.logical import MAX_INPUTS, StreamSchema, joined_column
+from anabranch.language.source import Source, Span
+from anabranch.plan.logical import MAX_INPUTS, StreamSchema, joined_column, quote
 
 
 @dataclass(frozen=True, slots=True)

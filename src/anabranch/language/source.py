@@ -95,8 +95,3 @@ def excerpt(text: str, span: Span) -> str:
     margin = "".join("\t" if character == "\t" else " " for character in line[:column])
     number = text.count("\n", 0, start) + 1
     return f"\n  line {number}, column {column + 1}:\n    {line}\n    {margin}{carets}"
-
-
-def quote(name: str) -> str:
-    """The name as one Spark identifier, whatever characters it has."""
-    return "`" + name.replace("`", "``") + "`"

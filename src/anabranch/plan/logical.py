@@ -81,3 +81,8 @@ def all_of(conditions: Sequence[str]) -> str | None:
 def joined_column(alias: str, column: str) -> str:
     """The name that a column of an alias has above the join."""
     return f"{alias}.{column}"
+
+
+def quote(name: str) -> str:
+    """A name as one Spark SQL identifier, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"

@@ -21,7 +21,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from anabranch.runtime.carried import quote
+from anabranch.plan.logical import quote
 
 VALUE = "value"
 

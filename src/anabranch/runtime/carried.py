@@ -24,12 +24,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from anabranch.errors import UnsupportedError
-
-
-def quote(name: str) -> str:
-    """A name as a Spark SQL identifier."""
-    escaped = name.replace("`", "``")
-    return f"`{escaped}`"
+from anabranch.plan.logical import quote
 
 
 def check_carried(name: str, data_type: T.DataType) -> None:

@@ -19,10 +19,10 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column
+from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column, quote
 from anabranch.plan.watermark import InputTime, retention
 from anabranch.runtime.attempt import Judged, judge
-from anabranch.runtime.carried import carried_type, check_carried, is_changed, quote, to_carried
+from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
 from anabranch.runtime.processor import ProcessorPlan, ResultColumn
 
 SPANS_PER_RETENTION = 4
@@ -131,10 +131,12 @@ def lay_out(
     fields = []
     for number, entry in enumerate(query.inputs):
         stream, schema = streams[entry.stream], frames[entry.stream].schema
+        plain = {quote(column): column for column in schema.names}
         keys = [to_carried(_canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
         judged = judge(frames[entry.stream], [*entry.conditions, *keys])
         wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
         wanted = wanted if verify or keep_late else []
+        shown = [plain.get(key, key) for key in entry.key[: len(wanted)]]
         for column in entry.columns:
             name, data_type = joined_column(entry.alias, column), schema[column].dataType
             check_carried(name, data_type)
@@ -153,9 +155,8 @@ def lay_out(
             )
         )
         names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
-        stored = [pair for pair in names if verify or not pair[0].startswith("key.")]
-        projections.append(Projection(tuple(stored)))
-        late_projections.append(Projection(tuple((_shown(name, entry), slot) for name, slot in names)))
+        projections.append(Projection(tuple(names if verify else names[len(shown) :])))
+        late_projections.append(Projection(tuple(zip([*shown, *entry.columns], placed, strict=True))))
         has_time = timed and stream.time is not None
         windows.append((UNBOUNDED if entry.window is None else min(entry.window, UNBOUNDED)) if has_time else None)
         times.append(InputTime(entry.window, stream.lateness))
@@ -231,16 +232,6 @@ def _common_type(spark: SparkSession, query: JoinQuery, n: int, types: list[T.Da
         raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
     nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
     return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType
-
-
-def _shown(name: str, entry: JoinInput) -> str:
-    """The name of a state column as the user knows it: the stream's column, or the expression of the key."""
-    kind, _, rest = name.partition(".")
-    if kind == "col":
-        return rest
-    key = entry.key[int(rest)]
-    plain = [column for column in key.split("`")[1::2] if quote(column) == key]
-    return plain[0] if plain else key
 
 
 def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:

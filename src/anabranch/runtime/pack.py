@@ -17,9 +17,8 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
-from anabranch.plan.logical import all_of
+from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
-from anabranch.runtime.carried import quote
 from anabranch.runtime.layout import InputLayout, Layout, Slot
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits

@@ -26,9 +26,9 @@ import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery
+from anabranch.plan.logical import JoinQuery, quote
 from anabranch.plan.watermark import thresholds
-from anabranch.runtime.carried import quote, restore
+from anabranch.runtime.carried import restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
