@@ -13,15 +13,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from anabranch.observe.events import Event, EventLog
 from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink
+from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepResult, StepRunner
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
-
-# Writes of Spark's offset and commit logs through FileContext fork a process per call on local disks; this manager
-# does the same with plain renames. The checkpoint has one writer by lock and epoch, so no more is needed.
-_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
-_PLAIN_RENAMES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 
 class Run:
@@ -164,10 +160,10 @@ def _start_spark(
     if name is not None:
         writer = writer.queryName(name)
     conf = query._spark.conf
-    if conf.get(_FILE_MANAGER, None) is None:
+    if conf.get(FILE_MANAGER, None) is None:
         # Spark opens its logs between start() and the first batch; the session is left as it was after that.
-        conf.set(_FILE_MANAGER, _PLAIN_RENAMES)
-        runner.when_started.append(lambda: conf.unset(_FILE_MANAGER))
+        conf.set(FILE_MANAGER, file_manager(query._spark))
+        runner.when_started.append(lambda: conf.unset(FILE_MANAGER))
     try:
         return writer.start()
     except BaseException:

@@ -9,6 +9,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.runtime.jit import spare_compiler
 
 LOOPBACK = "127.0.0.1"
 
@@ -26,7 +27,7 @@ def local_session(
 
     `cores` is a number, "*" for all of the machine, or either with the times that a task is tried, as in "2,4": without
     them Spark never retries a failed task. `memory` is the JVM's heap; the state of joins does not live there. `conf`
-    overrides anything.
+    overrides anything. The JVM is told to keep its optimising compiler for code that touches rows.
 
     >>> spark = local_session(cores=2)
     >>> spark.range(3).count()
@@ -48,7 +49,9 @@ def local_session(
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     for key, value in settings.items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    spare_compiler(session)
+    return session
 
 
 def threads(cores: int | str) -> int:

@@ -24,6 +24,7 @@ from typing import Any
 import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.api.session import local_session
 from anabranch.bench.job import ANABRANCH, SPARK, SPARK_ROCKSDB, Batch, Job, Outcome
 from anabranch.bench.queries import continuous_query, stream_stream_join
 from anabranch.errors import BenchmarkError
@@ -82,24 +83,19 @@ def execute(job: Job) -> Outcome:
 
 
 def _session(job: Job) -> SparkSession:
-    settings = {
-        "spark.driver.memory": job.driver_memory,
-        "spark.driver.host": "127.0.0.1",
-        "spark.sql.shuffle.partitions": str(job.processors),
-        "spark.sql.streaming.numRecentProgressUpdates": "100000",
-        "spark.sql.warehouse.dir": str(Path(job.scratch) / "warehouse"),
-        "spark.local.dir": str(Path(job.scratch) / "local"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        **ENGINE_SETTINGS[job.contender],
-        **(TUNED_SETTINGS if job.tuned else {}),
-    }
-    builder = SparkSession.builder.master(f"local[{job.cores}]").appName(f"bench {job.contender}")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
+    return local_session(
+        job.cores,
+        name=f"bench {job.contender}",
+        memory=job.driver_memory,
+        conf={
+            "spark.sql.shuffle.partitions": str(job.processors),
+            "spark.sql.streaming.numRecentProgressUpdates": "100000",
+            "spark.sql.warehouse.dir": str(Path(job.scratch) / "warehouse"),
+            "spark.local.dir": str(Path(job.scratch) / "local"),
+            **ENGINE_SETTINGS[job.contender],
+            **(TUNED_SETTINGS if job.tuned else {}),
+        },
+    )
 
 
 def _stream(spark: SparkSession, folder: Path) -> DataFrame:
