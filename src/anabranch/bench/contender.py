@@ -38,7 +38,7 @@ ENGINE_SETTINGS: dict[str, dict[str, str]] = {
         f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
     },
 }
-# Spark's default manager starts a process per file on local disks; this one renames in the JVM.
+# Spark's default manager starts several processes per file on local disks; this one only runs chmod.
 TUNED_SETTINGS = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"

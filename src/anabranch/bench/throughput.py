@@ -34,7 +34,7 @@ class ThroughputOptions:
     """What to run. `rows` are per stream, `rows_per_batch` of all streams together, `window` in seconds.
 
     `window_rows` is how many rows of one stream a window covers. `tuned` gives the Spark contenders the
-    checkpoint file manager that Anabranch uses on local disks.
+    checkpoint file manager that starts fewer processes on local disks than its default.
     """
 
     work: Path

@@ -90,7 +90,7 @@ def throughput(
     seed: Annotated[int, typer.Option(help="The same seed generates the same input.")] = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     tuned: Annotated[
-        bool, typer.Option("--tuned", help="Give Spark's joins the checkpoint file manager that Anabranch uses.")
+        bool, typer.Option("--tuned", help="Give Spark's joins a checkpoint file manager that starts fewer processes.")
     ] = False,
     work: Work = None,
     as_json: AsJson = False,
