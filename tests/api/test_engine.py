@@ -102,6 +102,11 @@ def test_a_table_is_not_a_stream(spark: SparkSession, engine: ab.Engine) -> None
         ("SELECT A.v FROM A, C WHERE A.k = C.k", QueryError, "C"),
         ("SELECT A.w FROM A, B WHERE A.k = B.k", QueryError, "unknown column 'w'"),
         ("SELECT A.v FROM A, B WHERE A.k = B.v", QueryError, "different types"),
+        (
+            "SELECT A.v FROM A, B, A AS C WHERE double(A.at) = B.at AND B.at = C.at",
+            QueryError,
+            r"mixes double with types that Spark compares exactly .*C: `at` is bigint",
+        ),
         ("SELECT length(A.k, 1) AS n FROM A, B WHERE A.k = B.k", QueryError, "Spark cannot analyse the query"),
         ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.v + array(1) > 0", QueryError, "Spark cannot analyse"),
         ("SELECT count(*) AS n FROM A, B WHERE A.k = B.k", UnsupportedError, "count"),
