@@ -229,10 +229,10 @@ def test_the_plan_is_explained(engine: ab.Engine, capsys: pytest.CaptureFixture[
     query.explain()
     assert capsys.readouterr().out.splitlines() == [
         "Project [v, w]",
-        "   +- Filter [`A.v` < `B.v`]",
-        "      +- MultiwayJoin 2 inputs on A.`k`=B.`k` (bigint)",
-        "         +- Exchange by key hash: 256 partition groups on 2 processor(s), 1 round",
-        "            +- Stream A, [RANGE 10 s], time at (lateness 1 s), where `v` <> 'x', keeps [v], never purged",
-        "            +- Stream B, [unbounded], keeps [v], never purged",
+        "+- Filter [`A.v` < `B.v`]",
+        "   +- BinaryJoin on A.`k`=B.`k` (bigint), round 1",
+        "      +- Stream A, [RANGE 10 s], time at (lateness 1 s), where `v` <> 'x', keeps [v], never purged",
+        "      +- Stream B, [unbounded], keeps [v], never purged",
+        "256 partition groups on 2 processor(s), exchanged by key hash in 1 round",
     ]
     assert query.schema.simpleString() == "struct<v:string,w:string>"

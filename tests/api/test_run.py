@@ -53,7 +53,7 @@ def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFi
 
     run.explain()
     shown = capsys.readouterr().out
-    assert "MultiwayJoin 2 inputs on A.`k`=B.`k`" in shown
+    assert "BinaryJoin on A.`k`=B.`k`" in shown
     assert "rows of active state" in shown
 
     run.stop()

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.bench.recipe import UniformRecipe, count_results, materialise
+from anabranch.bench.queries import CHAINED
+from anabranch.bench.recipe import ChainRecipe, UniformRecipe, count_results, materialise
 
 RECIPE = UniformRecipe(
     streams=("A", "B", "C"), rows=1000, keys=100, batch_count=7, window=None, window_rows=100, seed=3
@@ -96,3 +97,12 @@ def test_the_expected_number_of_results_is_what_duckdb_finds(streams: int, windo
         found = connection.execute(query).fetchone()
     assert found is not None
     assert count_results(keys, times, window) == found[0] > 0
+
+
+def test_the_chain_knows_how_many_results_it_contains(tmp_path: Path) -> None:
+    source = materialise(ChainRecipe(rows=500, keys=100, batch_count=3, seed=2), tmp_path)
+    tables = ", ".join(f"read_parquet('{source.path}/{stream}/*.parquet') AS {stream}" for stream in "ABCD")
+    counted = duckdb.sql(f"SELECT count(*) FROM {tables} WHERE {CHAINED}").fetchall()
+    assert counted == [(source.expected_results,)]
+    assert source.expected_results > 1000
+    assert source.rows == 2000

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from anabranch.runtime.checkpoint import Checkpoint, Step
-from anabranch.runtime.processor import Report
+from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import even_placement, owned_ranges
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import Segment, write_run
@@ -57,8 +56,7 @@ class Fabricated:
             none = [0] * len(ALIASES)
             report = Report(processor, [ROWS] * 2, none, none, 7, [NEWEST, None], grown.rows, grown.bytes, 1.0)
             names.append(f"{number:010d}-{processor:04d}.json")
-            body = {"report": asdict(report), "manifest": grown.to_json()}
-            write_file(directory / names[-1], encode_document(body))
+            write_file(directory / names[-1], encode_document(report_body(report, grown)))
         rows = ROWS * number * len(self.manifests)
         step = self.checkpoint.next_step(
             self.last,

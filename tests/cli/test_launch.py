@@ -39,6 +39,7 @@ def run_file(folder: Path, **changes: object) -> RunFile:
         memory=None,
         quarantine=None,
         late_rows=None,
+        joins="auto",
         spark={},
     )
 

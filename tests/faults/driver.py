@@ -27,7 +27,10 @@ FROM = "FROM A [RANGE 3 SECONDS], B [RANGE 1 SECOND], C WHERE A.k = B.k AND B.k 
 QUERIES = {
     "plain": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM}",
     "filtered": f"SELECT A.k, A.v, B.v AS w, concat(C.v, '') AS x {FROM} AND A.v <> C.v",
+    "rounds": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM} AND A.v <> B.v",
 }
+# The condition between the two operators needs an exchange there, and so a second round.
+JOINS = {"rounds": "(A B) C"}
 
 
 class Rig:
@@ -59,7 +62,7 @@ class Rig:
         engine = ab.Engine(session, self.checkpoint, processors=processors, groups=16)
         for name, feed in self.feeds.items():
             engine.register(name, feed.stream(session), time="at", lateness="1 minute")
-        return engine.sql(QUERIES[kind])
+        return engine.sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
 
 
 def spawn(job: dict[str, Any], failpoint: str | None = None) -> subprocess.Popen[str]:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 FAILPOINTS = ["step.before_sink", "step.after_sink", "sink.publish", "step.before_commit", "step.after_commit"]
 
 
-@pytest.mark.parametrize("query", ["plain", "filtered"])
+@pytest.mark.parametrize("query", ["plain", "filtered", "rounds"])
 def test_a_run_that_ends_anywhere_is_continued_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:

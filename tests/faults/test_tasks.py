@@ -20,10 +20,14 @@ def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Pat
     """local[2,4] retries. Tasks fail before their results, after them, or with their worker killed."""
     runs, rigs = [], []
     for action in ("raise", "kill"):
-        for failpoint, query in (("processor.results", "filtered"), ("processor.report", "plain")):
-            rig = Rig(tmp_path / f"{failpoint}-{action}")
+        for failpoint, query in (
+            ("processor.results", "filtered"),
+            ("processor.report", "plain"),
+            ("processor.report", "rounds"),
+        ):
+            rig = Rig(tmp_path / f"{failpoint}-{query}-{action}")
             rig.add(2)
-            marker = tmp_path / f"{failpoint}.{action}"
+            marker = tmp_path / f"{failpoint}.{query}.{action}"
             workers = f"{failpoint}={action}@once:{marker}"
             runs.append({"directory": str(rig.directory), "query": query, "workers": workers})
             rigs.append((rig, marker))
@@ -35,15 +39,17 @@ def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Pat
 
 
 def test_several_executors_share_the_work(finish: Finish, tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "rig")
-    rig.add(2)
+    rigs = {query: Rig(tmp_path / query) for query in ("plain", "rounds")}
+    for rig in rigs.values():
+        rig.add(2)
     quick = QUICK_START["spark.driver.extraJavaOptions"]
     conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}
     conf["spark.executor.extraJavaOptions"] = quick
-    job = {"runs": [{"directory": str(rig.directory), "query": "plain", "processors": 4}], "conf": conf}
-    (report,) = finish(job)
-    assert report["executors"] == 3  # two and the driver
-    assert_same_rows(written(rig.output), rig.expected())
+    runs = [{"directory": str(rig.directory), "query": query, "processors": 4} for query, rig in rigs.items()]
+    for report in finish({"runs": runs, "conf": conf}):
+        assert report["executors"] == 3  # two and the driver
+    for rig in rigs.values():
+        assert_same_rows(written(rig.output), rig.expected())
 
 
 @pytest.mark.parametrize("failpoint", ["processor.results", "processor.report"])

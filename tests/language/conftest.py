@@ -9,7 +9,7 @@ import pytest
 from anabranch.language import parse_query
 from anabranch.plan.logical import JoinQuery, StreamSchema
 
-Bind = Callable[[str], JoinQuery]
+Bind = Callable[..., JoinQuery]
 
 COLUMNS = ("k", "v", "ts", "payload", "arr", "m", "x", "y")
 
@@ -23,4 +23,4 @@ STREAMS = {
 @pytest.fixture
 def bind() -> Bind:
     """Bind a query over the test streams."""
-    return lambda text: parse_query(text, STREAMS)
+    return lambda text, joins="auto": parse_query(text, STREAMS, joins)

@@ -113,8 +113,7 @@ def test_null_safe_equality_is_refused_between_streams_and_fine_within_one(bind)
 @pytest.mark.parametrize(
     ("condition", "complaint"),
     [
-        ("A.k = B.k AND B.x = C.x", "A and B share a key, but C is not connected"),
-        ("A.k = B.k", "A and B share a key, but C is not connected"),
+        ("A.k = B.k", "no equality connects C with A and B"),
         ("A.v > 1", "connect A, B and C by a key"),
     ],
 )
@@ -152,3 +151,43 @@ def test_one_stream_and_more_than_the_limit_are_refused(bind) -> None:
     assert len(bind(f"SELECT a0.v FROM {froms[0]} WHERE {keys[0]}").inputs) == MAX_INPUTS
     with pytest.raises(UnsupportedError, match=f"at most {MAX_INPUTS} are"):
         bind(f"SELECT a0.v FROM {froms[1]} WHERE {keys[1]}")
+
+
+def test_a_chain_of_keys_becomes_operators_that_carry_what_is_needed_above_them(bind) -> None:
+    text = "SELECT A.v FROM s A, t B, u C WHERE A.k = B.k AND B.x = C.x AND A.y < B.y AND A.y + C.y > B.v"
+    query = bind(text)
+    lower, upper = query.operators
+    assert (lower.parts, lower.keys) == ((0, 1), (("`k`",), ("`k`",)))
+    assert lower.conditions == ("`A.y` < `B.y`",)
+    assert lower.columns == (("A", "v"), ("A", "y"), ("B", "v"), ("B", "x"), ("B", "y"))
+    assert (upper.parts, upper.keys) == ((2, 3), (("`x`",), ("`B.x`",)))
+    assert upper.conditions == ("`A.y` + `C.y` > `B.v`",)
+    assert upper.columns == (("A", "v"), ("A", "y"), ("B", "v"), ("C", "y"))
+    assert query.inputs[1].predicate == "`x` IS NOT NULL"
+    assert [query.inputs_of(part) for part in range(5)] == [(0,), (1,), (2,), (0, 1), (0, 1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("joins", "complaint"),
+    [
+        ("(A B", r"'\(' is not closed"),
+        ("A B) C", r"'\)' closes nothing"),
+        ("(A B) () C", "around nothing"),
+        ("(A B) D", "there is no 'D' in FROM"),
+        ("(A B) A C", "A occurs twice"),
+        ("A B", "C does not occur"),
+        ("", "A, B, C does not occur"),
+        ("A B `C", "cannot be read"),
+        ("((A C) B)", "without an equality"),
+    ],
+)
+def test_a_shape_that_makes_no_sense_is_refused_with_the_reason(bind, joins: str, complaint: str) -> None:
+    with pytest.raises(QueryError, match=complaint):
+        bind("SELECT A.v FROM s A, t B, u C WHERE A.k = B.k AND B.x = C.x", joins)
+
+
+def test_shapes_may_be_written_loosely(bind) -> None:
+    text = "SELECT A.v FROM s A, t B, u C WHERE A.k = B.k AND B.k = C.k"
+    trees = ["((A B) C)", "(a,b) c", " ( `A` B ) (C)"]
+    assert {tuple(operator.parts for operator in bind(text, joins).operators) for joins in trees} == {((0, 1), (3, 2))}
+    assert bind(text, "multiway").operators == bind(text, "AUTO").operators == bind(text).operators

@@ -54,6 +54,7 @@ class Steps:
     settings: dict = field(default_factory=dict)
     answers: list[pa.Table] = field(default_factory=list)
     next_batch: int = 0
+    joins: str = "auto"
 
     def __enter__(self) -> Steps:
         # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
@@ -65,7 +66,7 @@ class Steps:
         }
         chosen = {"memory": None, "quarantine": None, "late_rows": None, **self.settings}
         settings = StepSettings(processors=self.processors, groups=self.groups, **chosen)
-        bound = parse_query(self.text, streams)
+        bound = parse_query(self.text, streams, self.joins)
         self.query = Query(self.spark, bound, frames, streams, settings, self.checkpoint)
         self.taken = Checkpoint(self.checkpoint)
         self.taken.take(self.query._identity())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
+from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, Output, StreamSchema
 
 SECOND = 1_000_000
 STREAMS = {
@@ -19,17 +19,18 @@ def explain(window: int | None, residual: str | None) -> list[str]:
             JoinInput("a", "A", window, ("`k`",), ("`v` > 1",), ("v",)),
             JoinInput("B", "B", None, ("`k`",), (), ("k", "v")),
         ),
+        ((("a", "`k`"), ("B", "`k`")),),
+        (JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), (residual,) if residual else (), (("a", "v"), ("B", "v"))),),
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
-        (residual,) if residual else (),
     )
-    return explain_join(query, STREAMS, key_types=["bigint"], groups=64, processors=3).splitlines()
+    return explain_join(query, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3).splitlines()
 
 
 def test_it_names_key_groups_processors_windows_and_predicates() -> None:
-    project, filtered, join, exchange, first, second = explain(10 * SECOND, "`a.v` < `B.v`")
+    project, filtered, join, first, second, exchange = explain(10 * SECOND, "`a.v` < `B.v`")
     assert project == "Project [v, w]"
     assert "`a.v` < `B.v`" in filtered
-    assert "MultiwayJoin 2 inputs on a.`k`=B.`k` (bigint)" in join
+    assert "BinaryJoin on a.`k`=B.`k` (bigint), round 1" in join
     assert "64 partition groups on 3 processor(s)" in exchange
     assert "Stream A AS a, [RANGE 10 s], time ts (lateness 5 s), where `v` > 1, keeps [v], never purged" in first
     assert "Stream B, [unbounded], keeps [k, v], never purged" in second
@@ -37,3 +38,25 @@ def test_it_names_key_groups_processors_windows_and_predicates() -> None:
 
 def test_without_a_residual_there_is_no_filter() -> None:
     assert not any("Filter" in line for line in explain(None, None))
+
+
+def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() -> None:
+    inputs = tuple(JoinInput(name, "B", None, ("`k`",), (), ("v",)) for name in "abc")
+    operators = (
+        JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), ("`a.v` < `b.v`",), (("a", "v"), ("b", "v"))),
+        JoinOperator((3, 2), (1,), (("`b.v`",), ("`v`",)), (), (("a", "v"),)),
+    )
+    classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
+    query = JoinQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
+    drawn = explain_join(query, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
+    stream = "[unbounded], keeps [v], never purged"
+    assert drawn.splitlines() == [
+        "Project [v]",
+        "+- BinaryJoin on `b.v`=c.`v` (string), round 2",
+        "   +- Filter [`a.v` < `b.v`]",
+        "      +- BinaryJoin on a.`k`=b.`k` (int), round 1",
+        f"         +- Stream B AS a, {stream}",
+        f"         +- Stream B AS b, {stream}",
+        f"   +- Stream B AS c, {stream}",
+        "64 partition groups on 3 processor(s), exchanged by key hash in 2 rounds",
+    ]

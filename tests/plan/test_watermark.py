@@ -5,12 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.watermark import InputTime, can_expire, retention, thresholds
+from anabranch.plan.watermark import InputTime, PortTime, Thresholds, can_expire, multiway_ports, retention, thresholds
 
 times = st.integers(-50, 50)
 inputs = st.lists(
     st.builds(InputTime, st.none() | st.integers(0, 20), st.none() | st.integers(0, 20)), min_size=2, max_size=4
 )
+
+
+def at_once(entries: list[InputTime], newest: list[int | None]) -> Thresholds:
+    """The thresholds of one operator that joins all inputs."""
+    return thresholds(entries, multiway_ports(len(entries)), newest)
 
 
 def is_result(entries: list[InputTime], ts: list[int]) -> bool:
@@ -23,7 +28,7 @@ def test_a_purged_row_is_in_no_result_with_any_row_that_may_still_arrive(
     entries: list[InputTime], data: st.DataObject
 ) -> None:
     newest = [data.draw(st.none() | times) for _ in entries]
-    limits = thresholds(entries, newest)
+    limits = at_once(entries, newest)
     for i, threshold in enumerate(limits.purge):
         if threshold is None:
             continue
@@ -39,7 +44,7 @@ def test_a_row_one_tick_younger_than_the_threshold_can_still_meet_a_row_on_time(
     entries: list[InputTime], data: st.DataObject
 ) -> None:
     newest: list[int | None] = [data.draw(times) for _ in entries]
-    limits = thresholds(entries, newest)
+    limits = at_once(entries, newest)
     for i, threshold in enumerate(limits.purge):
         if threshold is None:
             continue
@@ -54,7 +59,7 @@ def test_a_row_one_tick_younger_than_the_threshold_can_still_meet_a_row_on_time(
 
 @given(inputs)
 def test_nothing_is_late_where_no_window_can_expire(entries: list[InputTime]) -> None:
-    limits = thresholds(entries, [100] * len(entries))
+    limits = at_once(entries, [100] * len(entries))
     if not any(can_expire(entries, i) for i in range(len(entries))):
         assert set(limits.late) == {None}
         assert set(limits.purge) == {None}
@@ -62,23 +67,39 @@ def test_nothing_is_late_where_no_window_can_expire(entries: list[InputTime]) ->
 
 def test_an_unbounded_stream_keeps_its_partners_for_ever() -> None:
     entries = [InputTime(10, 5), InputTime(None, 5)]
-    assert thresholds(entries, [1000, 1000]).purge == (None, None)
-    assert thresholds(entries, [1000, 1000]).late == (None, None)
-    assert retention(entries, 0) is None
+    assert at_once(entries, [1000, 1000]).purge == (None, None)
+    assert at_once(entries, [1000, 1000]).late == (None, None)
+    assert retention(entries, multiway_ports(2)[0]) is None
 
 
 def test_a_stream_that_is_never_late_is_purged_itself_but_keeps_its_partner() -> None:
     entries = [InputTime(10, None), InputTime(20, 5)]
-    limits = thresholds(entries, [1000, 900])
+    limits = at_once(entries, [1000, 900])
     assert limits.purge == (900 - 5 - 10, None)
     assert limits.late == (None, 900 - 5)
 
 
 def test_a_stream_that_has_delivered_nothing_yet_holds_everything() -> None:
     entries = [InputTime(10, 1), InputTime(10, 1), InputTime(10, 1)]
-    limits = thresholds(entries, [1000, 1000, None])
+    limits = at_once(entries, [1000, 1000, None])
     assert limits.purge == (None, None, 1000 - 1 - 10)
 
 
 def test_rows_are_kept_about_a_window_and_the_partners_lateness() -> None:
-    assert retention([InputTime(10, 1), InputTime(20, 7)], 0) == 17
+    assert retention([InputTime(10, 1), InputTime(20, 7)], multiway_ports(2)[0]) == 17
+
+
+@given(inputs, st.data())
+def test_a_joined_row_is_purged_by_its_newest_time_only_when_it_is_dead(
+    entries: list[InputTime], data: st.DataObject
+) -> None:
+    newest = [data.draw(st.none() | times) for _ in entries]
+    inside = data.draw(st.sets(st.sampled_from(range(len(entries))), min_size=1, max_size=len(entries) - 1))
+    outside = tuple(j for j in range(len(entries)) if j not in inside)
+    limits = thresholds(entries, [PortTime(tuple(sorted(inside)), outside)], newest)
+    combination = [data.draw(times) for _ in entries]
+    arriving = data.draw(st.sampled_from(outside))
+    late, (purge,) = limits.late[arriving], limits.purge
+    stored = max(combination[i] for i in inside)
+    if purge is not None and stored < purge and (late is None or combination[arriving] >= late):
+        assert not is_result(entries, combination)

@@ -12,9 +12,10 @@ import anabranch
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import JoinQuery, StreamSchema
+from anabranch.plan.logical import JoinQuery, StreamSchema, joined_column
 from anabranch.runtime.analysis import check_answer, check_inputs, unlogged
-from anabranch.runtime.layout import Layout, lay_out
+from anabranch.runtime.compile import lay_out
+from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack
 from anabranch.runtime.step import StepSettings, finish
 from anabranch.state.store import Json
@@ -77,7 +78,8 @@ class Query:
         return explain_join(
             self._bound,
             self._streams,
-            key_types=[data_type.simpleString() for data_type in self._layout.key_types],
+            key_types=[[data_type.simpleString() for data_type in types] for types in self._layout.key_types],
+            rounds=self._layout.rounds,
             groups=self._settings.groups,
             processors=self._settings.processors,
         )
@@ -85,6 +87,9 @@ class Query:
     def _analyse(self, layout: Layout) -> T.StructType:
         empty = self._spark.createDataFrame([], layout.result_schema)
         return finish(layout, self._bound.residual, empty).schema
+
+    def _aliases(self, part: int) -> list[str]:
+        return [self._bound.inputs[i].alias for i in self._bound.inputs_of(part)]
 
     def _identity(self) -> Json:
         """What a checkpoint of this query belongs to."""
@@ -109,7 +114,20 @@ class Query:
                     for entry in self._layout.inputs
                 },
                 "input order": [entry.alias for entry in self._bound.inputs],
-                "key types": [data_type.simpleString() for data_type in self._layout.key_types],
+                "operators": [
+                    {
+                        "holds": self._aliases(len(self._bound.inputs) + n),
+                        "joins": [self._aliases(part) for part in operator.parts],
+                        "keys": [list(keys) for keys in operator.keys],
+                        "key types": [data_type.simpleString() for data_type in types],
+                        "conditions": list(operator.conditions),
+                        "columns": [joined_column(*column) for column in operator.columns],
+                    }
+                    for n, (operator, types) in enumerate(
+                        zip(self._bound.operators[:-1], self._layout.key_types[:-1], strict=True)
+                    )
+                ],
+                "key types": [data_type.simpleString() for data_type in self._layout.key_types[-1]],
                 "residual predicate": self._bound.residual,
                 "select": [f"{output.expression} AS {output.name}" for output in self._bound.outputs],
             },

@@ -25,8 +25,8 @@ import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.session import local_session
-from anabranch.bench.job import ANABRANCH, SPARK, SPARK_ROCKSDB, Batch, Job, Outcome
-from anabranch.bench.queries import continuous_query, stream_stream_join
+from anabranch.bench.job import ANABRANCH, CHAIN, SPARK, SPARK_ROCKSDB, Batch, Job, Outcome
+from anabranch.bench.queries import chain_of_joins, chain_query, continuous_query, stream_stream_join
 from anabranch.errors import BenchmarkError
 
 STATE_STORE = "spark.sql.streaming.stateStore"
@@ -61,7 +61,7 @@ def _exit_with_parent() -> None:
 def execute(job: Job) -> Outcome:
     """Run the job in a new Spark session of this process."""
     spark = _session(job)
-    streams = {name: _stream(spark, Path(job.input) / name) for name in job.streams}
+    streams = {name: _stream(spark, Path(job.input) / name, job.query) for name in job.streams}
     # Anabranch's writer is spelt like Spark's, but is no subclass of it.
     writer: Any = _anabranch(spark, streams, job) if job.contender == ANABRANCH else _spark(streams, job)
     output = Path(job.scratch) / "output"
@@ -98,8 +98,9 @@ def _session(job: Job) -> SparkSession:
     )
 
 
-def _stream(spark: SparkSession, folder: Path) -> DataFrame:
-    reader = spark.readStream.schema("k bigint, ts bigint, v bigint").option("maxFilesPerTrigger", 1)
+def _stream(spark: SparkSession, folder: Path, query: str) -> DataFrame:
+    second = "j bigint, " if query == CHAIN else ""
+    reader = spark.readStream.schema(f"k bigint, {second}ts bigint, v bigint").option("maxFilesPerTrigger", 1)
     return reader.parquet(str(folder))
 
 
@@ -114,11 +115,14 @@ def _anabranch(spark: SparkSession, streams: dict[str, DataFrame], job: Job) -> 
     engine = import_module("anabranch").Engine(spark, checkpoint=checkpoint, processors=job.processors, **options)
     for name, frame in streams.items():
         engine.register(name, frame, time="ts", **lateness)
-    return engine.sql(continuous_query(job.streams, job.window)).writeStream
+    text = chain_query() if job.query == CHAIN else continuous_query(job.streams, job.window)
+    return engine.sql(text).writeStream
 
 
 def _spark(streams: dict[str, DataFrame], job: Job) -> Any:
-    joined = stream_stream_join(streams, job.window, job.lateness or 0)
+    joined = (
+        chain_of_joins(streams) if job.query == CHAIN else stream_stream_join(streams, job.window, job.lateness or 0)
+    )
     checkpoint = str(Path(job.scratch) / "checkpoint")
     return joined.writeStream.outputMode("append").option("checkpointLocation", checkpoint)
 

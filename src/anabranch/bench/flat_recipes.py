@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.bench.recipe import FIRST_TIME, Column, Rows
+from anabranch.bench.recipe import FIRST_TIME, Column, History, Rows, count_on_one_key
 
 STREAMS = ("A", "B", "C")
 
@@ -73,6 +73,10 @@ class GrowthRecipe:
     phases: Phases
     streams: tuple[str, ...] = STREAMS
 
+    def expected_results(self, history: History) -> int:
+        """How many results there are."""
+        return count_on_one_key(history, self.window)
+
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """One batch per second of event time."""
         known = -1 - np.arange(self.asked, dtype=np.int64)
@@ -102,6 +106,10 @@ class HotHistoryRecipe:
     phases: Phases
     streams: tuple[str, ...] = STREAMS
 
+    def expected_results(self, history: History) -> int:
+        """How many results there are."""
+        return count_on_one_key(history, self.window)
+
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """Batches cover consecutive stretches of one evenly spaced history."""
         start = 0
@@ -128,6 +136,10 @@ class HotBatchRecipe:
     def multiplicity(self) -> int:
         """How often the hot key occurs in each stream."""
         return round(math.pow(self.results, 1 / len(self.streams)))
+
+    def expected_results(self, history: History) -> int:
+        """How many results there are."""
+        return count_on_one_key(history, self.window)
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """All batches have the same number of rows, the hot one too."""

@@ -25,6 +25,10 @@ SPARK_ROCKSDB = "spark-rocksdb"
 CONTENDERS = (ANABRANCH, SPARK, SPARK_ROCKSDB)
 SINKS = ("noop", "parquet")
 
+# Queries: all streams joined on one key, or four streams on three.
+MULTIWAY = "multiway"
+CHAIN = "chain"
+
 WARMUP_BATCHES = 2
 
 
@@ -44,6 +48,7 @@ class Job:
     groups: int | None = None
     driver_memory: str = "6g"
     tuned: bool = False
+    query: str = MULTIWAY
 
     def to_json(self) -> str:
         """The job as one line."""

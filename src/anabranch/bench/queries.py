@@ -1,4 +1,6 @@
-"""The benchmark's query in the words of each engine: an m-way join on `k` with the same output columns.
+"""The benchmarks' queries in the words of each engine, with the same output columns.
+
+`multiway` is an m-way join on `k`, `chain` joins four streams on three keys, unbounded.
 
 All streams have the same window w, so "every ts >= max ts - w" says the same as "any two times differ by at
 most w", and that is what Spark's binary joins are given. Spark expires join state only through a condition
@@ -15,6 +17,24 @@ from itertools import pairwise
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+
+CHAINED = "A.k = B.k AND B.j = C.j AND C.k = D.k"
+
+
+def chain_query() -> str:
+    """The chain as CQL, for Anabranch."""
+    return f"SELECT A.v AS a_v, B.v AS b_v, C.v AS c_v, D.v AS d_v FROM A, B, C, D WHERE {CHAINED}"
+
+
+def chain_of_joins(streams: Mapping[str, DataFrame]) -> DataFrame:
+    """The chain as Spark's stream-stream inner joins, one after the other."""
+    a, b, c, d = (
+        streams[name].select(*(F.col(column).alias(f"{name.lower()}_{column}") for column in ("k", "j", "v")))
+        for name in "ABCD"
+    )
+    joined = a.join(b, F.col("a_k") == F.col("b_k")).select("a_v", "b_v", "b_j")
+    joined = joined.join(c, F.col("b_j") == F.col("c_j")).select("a_v", "b_v", "c_v", "c_k")
+    return joined.join(d, F.col("c_k") == F.col("d_k")).select("a_v", "b_v", "c_v", "d_v")
 
 
 def continuous_query(streams: Sequence[str], window: int | None) -> str:

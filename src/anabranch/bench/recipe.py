@@ -39,11 +39,16 @@ FIRST_TIME = FIRST_MODIFIED * 1000
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows of one stream in one batch."""
+    """Rows of one stream in one batch; `j` is a second key, where there is one."""
 
     k: Column
     ts: Column
     v: Column
+    j: Column | None = None
+
+
+# The rows of every stream, batch by batch.
+History = Mapping[str, Sequence[Rows]]
 
 
 class Recipe(Protocol):
@@ -59,6 +64,9 @@ class Recipe(Protocol):
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """The batches in the order of their arrival."""
+
+    def expected_results(self, history: History) -> int:
+        """How many results there are in all batches together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +108,58 @@ class UniformRecipe:
             }
             start += size
 
+    def expected_results(self, history: History) -> int:
+        """How many results there are."""
+        return count_on_one_key(history, self.window)
+
     def _keys(self, stream: int, batch: int, size: int) -> Column:
         return np.random.default_rng([self.seed, stream, batch]).integers(0, self.keys, size, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class ChainRecipe:
+    """Four streams that are joined on three different keys: the input of `bench chain`.
+
+    A.k = B.k, B.j = C.j, C.k = D.k, all uniformly random, unbounded.
+    """
+
+    rows: int
+    keys: int
+    batch_count: int
+    seed: int
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Names of the streams."""
+        return ("A", "B", "C", "D")
+
+    @property
+    def window(self) -> int | None:
+        """There is none."""
+        return None
+
+    def batches(self) -> Iterator[Mapping[str, Rows]]:
+        """Equal batches; the last ones are a row shorter if the rows do not divide evenly."""
+        sizes = [len(part) for part in np.array_split(np.empty(self.rows, np.bool_), self.batch_count)]
+        start = 0
+        for batch, size in enumerate(sizes):
+            position = start + np.arange(size, dtype=np.int64)
+            made = {}
+            for number, stream in enumerate(self.streams):
+                k, j = np.random.default_rng([self.seed, number, batch]).integers(0, self.keys, (2, size))
+                made[stream] = Rows(k, FIRST_TIME + position, position, j)
+            yield made
+            start += size
+
+    def expected_results(self, history: History) -> int:
+        """A pair of B and C that meet on j is in as many results as A has rows with its B's k, times D with its C's."""
+        k = {stream: np.concatenate([rows.k for rows in parts]) for stream, parts in history.items()}
+        j = {stream: np.concatenate([rows.j for rows in history[stream] if rows.j is not None]) for stream in "BC"}
+        ends = [
+            np.bincount(j[inner], weights=np.bincount(k[outer], minlength=self.keys)[k[inner]], minlength=self.keys)
+            for inner, outer in (("B", "A"), ("C", "D"))
+        ]
+        return int((ends[0] * ends[1]).sum())
 
 
 def materialise(recipe: Recipe, work: Path) -> Input:
@@ -125,16 +183,22 @@ def _write(recipe: Recipe, folder: Path) -> dict[str, int]:
     for number, batch in enumerate(recipe.batches()):
         for stream, rows in batch.items():
             path = folder / stream / f"{number:05d}.parquet"
-            pq.write_table(pa.table({"k": rows.k, "ts": rows.ts, "v": rows.v}), path)
+            second = {} if rows.j is None else {"j": rows.j}
+            pq.write_table(pa.table({"k": rows.k, **second, "ts": rows.ts, "v": rows.v}), path)
             os.utime(path, (FIRST_MODIFIED + number, FIRST_MODIFIED + number))
             history[stream].append(rows)
+    return {
+        "rows": sum(len(rows.k) for parts in history.values() for rows in parts),
+        "batches": number + 1,
+        "expected_results": recipe.expected_results(history),
+    }
+
+
+def count_on_one_key(history: History, window: int | None) -> int:
+    """The results of a join of all streams on `k`, given all their rows."""
     keys = [np.concatenate([rows.k for rows in parts]) for parts in history.values()]
     times = [np.concatenate([rows.ts for rows in parts]) for parts in history.values()]
-    return {
-        "rows": sum(len(column) for column in keys),
-        "batches": number + 1,
-        "expected_results": count_results(keys, times, recipe.window),
-    }
+    return count_results(keys, times, window)
 
 
 def count_results(keys: Sequence[Column], times: Sequence[Column], window: int | None) -> int:

@@ -23,9 +23,9 @@ from typing import Any
 from rich.table import Table
 
 from anabranch.bench.child import Measurement, measure
-from anabranch.bench.job import ANABRANCH, CONTENDERS, SINKS, Job
+from anabranch.bench.job import ANABRANCH, CHAIN, CONTENDERS, MULTIWAY, SINKS, Job
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import Input, UniformRecipe, materialise
+from anabranch.bench.recipe import ChainRecipe, Input, UniformRecipe, materialise
 from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 
@@ -52,6 +52,7 @@ class ThroughputOptions:
     seed: int = 1
     driver_memory: str = "6g"
     tuned: bool = False
+    query: str = MULTIWAY
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything starts."""
@@ -72,13 +73,16 @@ class ThroughputOptions:
                 raise ConfigError(f"bench throughput: unknown contender {contender!r}; {hint}")
 
     @property
-    def recipe(self) -> UniformRecipe:
+    def recipe(self) -> UniformRecipe | ChainRecipe:
         """The input that these options describe."""
+        batch_count = max(1, round(self.rows * self.streams / self.rows_per_batch))
+        if self.query == CHAIN:
+            return ChainRecipe(self.rows, self.keys, batch_count, self.seed)
         return UniformRecipe(
             streams=tuple(string.ascii_uppercase[: self.streams]),
             rows=self.rows,
             keys=self.keys,
-            batch_count=max(1, round(self.rows * self.streams / self.rows_per_batch)),
+            batch_count=batch_count,
             window=self.window,
             window_rows=self.window_rows,
             seed=self.seed,
@@ -157,6 +161,7 @@ def _job(options: ThroughputOptions, source: Input, contender: str) -> Job:
         cores=options.cores,
         driver_memory=options.driver_memory,
         tuned=options.tuned and contender != ANABRANCH,
+        query=options.query,
     )
 
 
@@ -210,9 +215,10 @@ def ratios(contenders: Sequence[ContenderResult]) -> tuple[Ratio, ...]:
 def table(result: ThroughputResult) -> Table:
     """The result for a terminal."""
     options = result.options
+    kind = "join of 4 streams on 3 keys" if options.query == CHAIN else f"{options.streams}-way join"
     window = "unbounded" if options.window is None else f"{options.window} s window"
     rendered = Table(
-        title=f"{options.streams}-way join, {result.rows:,} rows in {result.batches} batches, {window}",
+        title=f"{kind}, {result.rows:,} rows in {result.batches} batches, {window}",
         caption=f"{result.machine}, {options.sink} sink, Spark {'tuned' if options.tuned else 'as it comes'}",
     )
     rendered.add_column("contender")

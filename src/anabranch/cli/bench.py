@@ -22,7 +22,7 @@ from rich.table import Table
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
-from anabranch.bench.job import CONTENDERS, SINKS
+from anabranch.bench.job import CHAIN, CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
 from anabranch.errors import BenchmarkError
@@ -33,6 +33,7 @@ bench = typer.Typer(
 
 BENCHMARKS = {
     "throughput": "rows/s, batch time and memory, beside Spark's own stream-stream joins on the same input",
+    "chain": "the same for four streams that are joined on three different keys",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
 }
 
@@ -118,6 +119,51 @@ def throughput(
             seed=seed,
             driver_memory=driver_memory,
             tuned=tuned,
+        )
+        result = throughput_benchmark.run(options, _report)
+    _show(result.to_json() if as_json else throughput_benchmark.table(result))
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def chain(
+    rows: Annotated[int, typer.Option(help="Rows per stream.")] = 750_000,
+    keys: Annotated[int, typer.Option(help="Distinct values of each join key.")] = 375_000,
+    rows_per_batch: Annotated[int, typer.Option(help="Rows per batch, all streams together.")] = _THROUGHPUT[
+        "rows_per_batch"
+    ],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")] = _THROUGHPUT["sink"],
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Annotated[int, typer.Option(help="The same seed generates the same input.")] = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Four streams joined on three different keys, through Anabranch and through Spark's chained joins.
+
+    Prints what `throughput` prints, and checks as it does that all contenders find the same number of results.
+    """
+    with _folder(work) as folder:
+        options = ThroughputOptions(
+            work=folder,
+            rows=rows,
+            streams=4,
+            keys=keys,
+            rows_per_batch=rows_per_batch,
+            processors=processors,
+            cores=cores,
+            sink=sink,
+            contenders=tuple(contender or CONTENDERS),
+            repeats=repeats,
+            seed=seed,
+            driver_memory=driver_memory,
+            query=CHAIN,
         )
         result = throughput_benchmark.run(options, _report)
     _show(result.to_json() if as_json else throughput_benchmark.table(result))

@@ -118,9 +118,9 @@ def _look(look: _Look, quick: bool) -> Inspection:
         results=totals.get("results", 0),
         inputs=inputs,
         spines=tuple(
-            _spine(processor, entry.alias, spine)
+            _spine(processor, name, spine)
             for processor, manifest in enumerate(manifests)
-            for entry, spine in zip(inputs, manifest.spines, strict=True)
+            for name, spine in zip(_parts(identity, inputs), manifest.spines, strict=True)
         ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
@@ -259,9 +259,15 @@ def _inputs(identity: Json, step: Step | None) -> tuple[InputSeen, ...]:
     )
 
 
-def _spine(processor: int, alias: str, spine: Spine) -> SpineSeen:
+def _parts(identity: Json, inputs: tuple[InputSeen, ...]) -> list[str]:
+    """What has state: the inputs, and what operators below the last one have joined."""
+    joined = [" ".join(operator["holds"]) for operator in identity.get("query", {}).get("operators", [])]
+    return [*(entry.alias for entry in inputs), *joined]
+
+
+def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
     files = {piece.file.name for piece in spine.slices()}
-    return SpineSeen(processor, alias, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+    return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
 
 
 def _unreferenced(look: _Look) -> Iterator[str]:

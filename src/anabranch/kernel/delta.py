@@ -43,6 +43,16 @@ def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection
     return Segment.of(pa.RecordBatch.from_arrays(arrays, names))
 
 
+def sort_rows(rows: pa.Table) -> Segment:
+    """Rows with a hash, and a time where there is one, as a sorted segment."""
+    hashes = rows.column(HASH).to_numpy()
+    timed = TS in rows.column_names
+    order = np.lexsort((rows.column(TS).to_numpy(), hashes)) if timed else np.argsort(hashes)
+    names = [HASH, *([TS] if timed else []), *(name for name in rows.column_names if name not in (HASH, TS))]
+    chosen = pa.array(order)
+    return Segment.of(pa.RecordBatch.from_arrays([_single(rows.column(name).take(chosen)) for name in names], names))
+
+
 def keep_after(segment: Segment, threshold: int | None) -> Segment:
     """The rows of a segment that are not older than `threshold`."""
     if threshold is None or segment.ts is None:

@@ -13,8 +13,12 @@ The work is done per distinct hash of the batch ("wanted"):
    depend on the number of results.
 
 Windows (SPEC section 0): a combination is a result iff for t* = max ts, every row of input i has ts >= t* - w_i.
-While enumerating, a partial combination carries t* so far and the smallest ts + w; the next input's range is cut to
-[t* - w, smallest ts + w] by binary search before it is expanded. Untimed inputs take no part.
+While enumerating, a partial combination carries t* so far and the smallest ts + w, its expiry; the next input's range
+is cut to [t* - w, expiry] by binary search before it is expanded. Untimed inputs take no part.
+
+An input may hold results of another join. Such a row carries the times of all the rows it is made of, and is stored by
+the newest of them (TSmax, paper 3). Its expiry is the smallest of its ts + w, so it can lie before TSmax + w for its
+smallest window w, by which its range is cut: what remains is compared with t* one by one.
 
 Rows with equal hashes are compared on the key columns, unless the hash is injective on the key (`verify` empty).
 """
@@ -43,11 +47,15 @@ class JoinShape:
     """What the kernel has to know of the query.
 
     `windows[i]` is the window of input i (`UNBOUNDED` if it has none), or None if the input has no event time or the
-    query has no window at all. `verify` names the key columns to compare.
+    query has no window at all. Where input i holds joined rows, it is the smallest of their windows, and `times[i]` has
+    all of them: pairs of a column with a time, and its window. `verify` names the key columns to compare. Tables
+    of results have the hash or the time only if they are to be kept (`keep`).
     """
 
     windows: tuple[int | None, ...]
     verify: tuple[str, ...] = ()
+    times: tuple[tuple[tuple[str, int], ...], ...] = ()
+    keep: tuple[str, ...] = ()
     chunk_rows: int = 65_536
     gather_rows: int = 1_000_000
 
@@ -67,10 +75,12 @@ class Matches:
 @dataclass(frozen=True, slots=True)
 class Candidates:
     """Rows of one input for a block of hashes. Old rows come first, then new ones; either part is grouped by hash and
-    sorted by time. `old` and `new` are offsets: the rows of hash g are offsets[g] to offsets[g + 1]."""
+    sorted by time. `old` and `new` are offsets: the rows of hash g are offsets[g] to offsets[g + 1]. `expiry` is known
+    where it is not ts plus the window."""
 
     table: pa.RecordBatch
     ts: NDArray[np.int64] | None
+    expiry: NDArray[np.int64] | None
     old: Indices
     new: Indices
 
@@ -144,7 +154,9 @@ def _join_block(
     selected = [[select(ranges) for ranges in parts] for parts in found]
     new = [parts[-1] for parts in selected]
     reach = _reach(shape, deltas, new, len(block))
-    inputs = [_gather(old[i], selected[i][:-1], deltas[i], new[i], reach[i], len(block)) for i in range(len(deltas))]
+    inputs = [
+        _gather(shape, i, old[i], selected[i][:-1], deltas[i], new[i], reach[i], len(block)) for i in range(len(deltas))
+    ]
     for i, part in enumerate(inputs):
         if part.new[-1] > part.new[0]:
             yield from _enumerate(shape, inputs, i)
@@ -180,6 +192,8 @@ def _reach(shape: JoinShape, deltas: Sequence[Segment], new: Sequence[Ranges], h
 
 
 def _gather(
+    shape: JoinShape,
+    i: int,
     segments: Sequence[Segment],
     found: Sequence[Ranges],
     delta: Segment,
@@ -196,12 +210,12 @@ def _gather(
         rows = ranges_to_rows(start, stop - start)
         if len(rows) == 0:
             continue
-        tables.append(_columns(segment).take(pa.array(rows)))
+        tables.append(_columns(shape, segment).take(pa.array(rows)))
         owners.append(np.repeat(ranges.owner, stop - start))
         if segment.ts is not None:
             times.append(segment.ts[rows])
     new_rows = ranges_to_rows(new.start, new.lengths)
-    tables.append(_columns(delta).take(pa.array(new_rows)))
+    tables.append(_columns(shape, delta).take(pa.array(new_rows)))
     new_ts = None if delta.ts is None else delta.ts[new_rows]
     new_offsets = _offsets(new.owner, new.lengths, hashes)
 
@@ -215,12 +229,21 @@ def _gather(
         everything = np.concatenate([order, np.arange(len(owner), table.num_rows)])
         table = table.take(pa.array(everything))
         ts = None if ts is None else ts[everything]
-    return Candidates(table, ts, old_offsets, new_offsets + len(owner))
+    return Candidates(table, ts, _expiry(shape, i, table), old_offsets, new_offsets + len(owner))
 
 
-def _columns(segment: Segment) -> pa.RecordBatch:
-    """What results and verification need: neither the hash (unless it is all there is) nor the time."""
-    names = [name for name in segment.rows.schema.names if name not in (HASH, TS)]
+def _expiry(shape: JoinShape, i: int, table: pa.RecordBatch) -> NDArray[np.int64] | None:
+    """When rows of an input that holds joined rows expire: the smallest ts + w of the rows they are made of."""
+    times = shape.times[i] if shape.times else ()
+    if not times:
+        return None
+    expiry: NDArray[np.int64] = np.minimum.reduce([table.column(name).to_numpy() + w for name, w in times])
+    return expiry
+
+
+def _columns(shape: JoinShape, segment: Segment) -> pa.RecordBatch:
+    """What results and verification need: neither the hash nor the time, unless they are wanted."""
+    names = [name for name in segment.rows.schema.names if name not in (HASH, TS) or name in shape.keep]
     return segment.rows.select(names or [HASH])
 
 
@@ -282,7 +305,11 @@ def _extend(
         if j < last_new:
             beyond = offset - (old_stop - old_start)[chosen]
             rows = np.where(beyond >= 0, new_start[chosen] + beyond, rows)
-        longer = _choose(shape, inputs, j, partial.pick(chosen), rows)
+        shorter = partial.pick(chosen)
+        if part.expiry is not None and shorter.span is not None:
+            alive = part.expiry[rows] >= shorter.span[0]
+            shorter, rows = shorter.pick(alive), rows[alive]
+        longer = _choose(shape, inputs, j, shorter, rows)
         yield from _extend(shape, inputs, last_new, rest, _verified(shape, inputs, last_new, j, longer))
 
 
@@ -302,7 +329,8 @@ def _choose(shape: JoinShape, inputs: Sequence[Candidates], j: int, partial: _Pa
     if window is None or ts is None:
         return _Partial(partial.owner, chosen, partial.span)
     newest = ts[rows]
-    expiry = newest + window
+    known = inputs[j].expiry
+    expiry = newest + window if known is None else known[rows]
     if partial.span is not None:
         newest = np.maximum(partial.span[0], newest)
         expiry = np.minimum(partial.span[1], expiry)

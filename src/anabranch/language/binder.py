@@ -1,8 +1,9 @@
 """A CQL text bound to the registered streams: the whole way from text to `JoinQuery`.
 
-Each conjunct of ON and WHERE goes to the lowest place where it can be decided: an equality between two
-streams to the join key, a condition on one stream below the join, anything else (also what reads no stream
-at all) to the residual. Above the join travel only the columns that the answer and the residual read.
+Each conjunct of ON and WHERE goes to the lowest place where it can be decided: an equality between two streams to a
+join key, a condition on one stream below the joins, anything else to the first operator that has all it reads, or to
+the last if it reads no stream at all. Above a join travel only the columns that the answer, conditions and keys there
+read.
 """
 
 from __future__ import annotations
@@ -18,45 +19,106 @@ from anabranch.language.dialect import read, span_of
 from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.scope import ColumnRef, Scope, open_scope
+from anabranch.language.shape import AUTO, read_shape
 from anabranch.language.source import Source
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema
+from anabranch.plan.arrangement import UnconnectedError
+from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, Output, StreamSchema
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
 Predicates = dict[str, list[str]]
 
 
-def parse_query(text: str, streams: Mapping[str, StreamSchema]) -> JoinQuery:
-    """The query that the text describes over the streams, or a `QueryError` that says what to change."""
+def parse_query(text: str, streams: Mapping[str, StreamSchema], joins: str = AUTO) -> JoinQuery:
+    """The query that the text describes over the streams, or a `QueryError` that says what to change.
+
+    `joins` is the shape of its joins (`language/shape`).
+    """
     source, tree = read(text)
     statement = take_apart(source, tree)
     scope = open_scope(source, statement.items, streams)
     outputs, needed = _outputs(statement, scope)
     equalities, predicates, residual = _classify(statement, scope)
-    plan = plan_keys(scope.aliases, equalities)
-    if not plan.keys:
-        raise _no_common_key(source, scope.aliases, plan)
+    try:
+        plan = plan_keys(scope.aliases, equalities, read_shape(joins, scope.aliases))
+    except UnconnectedError as error:
+        raise _not_connected(source, scope.aliases, error) from None
     for left, right in plan.conditions:
         predicates[left.alias].append(f"{left.below} = {right.below}")
-    above = [f"{left.above} = {right.above}" for left, right in plan.residual]
-    above += [conjunct.above for conjunct in residual]
-    for term in (term for pair in plan.residual for term in pair):
-        needed[term.alias] |= term.columns
-    for conjunct in residual:
-        _need(needed, conjunct.refs.values())
+    operators = _operators(scope, plan, residual, needed)
     occurrences = zip(statement.items, scope.streams.items(), strict=True)
+    first_keys = {
+        part: terms for joining in plan.operators for part, terms in zip(joining.parts, joining.keys, strict=True)
+    }
+    for term in _non_null(plan, len(scope.aliases)):
+        predicates[term.alias].append(f"{term.below} IS NOT NULL")
     inputs = tuple(
         JoinInput(
             alias=alias,
             stream=stream.name,
             window=item.window,
-            key=tuple(terms[position].below for terms in plan.keys),
+            key=tuple(term.below for term in first_keys[position]),
             conditions=_distinct(predicates[alias]),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
         )
         for position, (item, (alias, stream)) in enumerate(occurrences)
     )
-    return JoinQuery(text=text, inputs=inputs, outputs=outputs, conditions=_distinct(above))
+    classes = tuple(tuple((term.alias, term.below) for term in terms) for terms in plan.classes)
+    return JoinQuery(text=text, inputs=inputs, classes=classes, operators=operators, outputs=outputs)
+
+
+def _operators(scope: Scope, plan: KeyPlan, residual: list[Expression], needed: Needed) -> tuple[JoinOperator, ...]:
+    """The operators from the root down, each with the conditions that it is the first to have all columns for.
+
+    `needed` grows on the way: what an operator's conditions and the keys above it read has to be carried to it.
+    """
+    leaves = len(scope.aliases)
+    aliases: list[frozenset[str]] = [frozenset({alias}) for alias in scope.aliases]
+    for joining in plan.operators:
+        aliases.append(frozenset().union(*(aliases[part] for part in joining.parts)))
+    decided: list[list[Expression]] = [[] for _ in plan.operators]
+    for conjunct in residual:
+        lowest = (n for n in range(len(plan.operators)) if aliases[leaves + n].issuperset(conjunct.aliases))
+        # What reads no stream at all is decided where the answer is.
+        decided[next(lowest) if conjunct.aliases else -1].append(conjunct)
+    operators = []
+    for n in reversed(range(len(plan.operators))):
+        joining = plan.operators[n]
+        conditions = [f"{left.above} = {right.above}" for left, right in joining.checks]
+        conditions += [conjunct.above for conjunct in decided[n]]
+        for term in (term for pair in joining.checks for term in pair):
+            needed[term.alias] |= term.columns
+        for conjunct in decided[n]:
+            _need(needed, conjunct.refs.values())
+        carried = tuple(
+            (alias, column)
+            for alias, stream in scope.streams.items()
+            if alias in aliases[leaves + n]
+            for column in stream.columns
+            if column in needed[alias]
+        )
+        keys = tuple(
+            tuple(term.below if part < leaves else term.above for term in terms)
+            for part, terms in zip(joining.parts, joining.keys, strict=True)
+        )
+        operators.append(JoinOperator(joining.parts, joining.classes, keys, _distinct(conditions), carried))
+        for part, terms in zip(joining.parts, joining.keys, strict=True):
+            for term in terms if part >= leaves else ():
+                needed[term.alias] |= term.columns
+    return tuple(reversed(operators))
+
+
+def _non_null(plan: KeyPlan, leaves: int) -> Iterable[Term]:
+    """Terms that equal those of other streams, beside the first keys: a row with a null there joins nothing.
+
+    It is left out at once whatever the shape of the joins, so that the rows that count do not depend on it.
+    """
+    known = {term for pair in plan.conditions for term in pair}
+    for joining in plan.operators:
+        for part, terms in zip(joining.parts, joining.keys, strict=True):
+            known |= set(terms) if part < leaves else set()
+    shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
+    return [term for terms in shared for term in terms if term not in known]
 
 
 def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
@@ -94,19 +156,14 @@ def _column_term(ref: ColumnRef) -> Term:
     return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
 
 
-def _no_common_key(source: Source, aliases: tuple[str, ...], plan: KeyPlan) -> QueryError:
-    """There is no key that all streams share; say which ones are left out of the widest key there is."""
-    widest = max(plan.classes, key=len, default=())
-    if len(widest) < 2:
+def _not_connected(source: Source, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
+    """There are streams that no equality connects; say which ones belong together."""
+    parts = [_names(aliases[n] for n in sorted(part)) for part in error.parts]
+    if all(len(part) == 1 for part in error.parts):
         message = "a join without an equality between its streams"
-        return source.unsupported(message, hint=f"connect {_names(aliases)} by a key, as in a.k = b.k")
-    left_out = [alias for alias in aliases if alias not in widest]
-    verb = "is" if len(left_out) == 1 else "are"
-    hint = (
-        f"{_names(widest)} share a key, but {_names(left_out)} {verb} not connected to it by an equality; "
-        "all streams have to share one key"
-    )
-    return source.unsupported("a join on different keys", hint=hint, yet=True)
+        return source.unsupported(message, hint=f"connect {_names(parts)} by a key, as in a.k = b.k")
+    hint = f"no equality connects {'; '.join(parts[:-1])} with {parts[-1]}; connect them by a key, as in a.k = b.k"
+    return source.unsupported("a cross join", hint=hint)
 
 
 def _outputs(statement: Statement, scope: Scope) -> tuple[tuple[Output, ...], Needed]:

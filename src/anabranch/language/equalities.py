@@ -1,20 +1,25 @@
 """Join keys out of equalities.
 
-The equalities of a query connect terms (an expression of one alias each). Terms that equalities connect form
-a class, and all terms of a class are equal in every result. A class with terms of *every* alias is a column
-of the join key: all inputs can be partitioned on it, so that tuples that join meet (SPEC 1: a group is all
-inputs together). A further term of the same alias becomes a condition on that alias, equal to its key. The
-equalities of a class that leaves out an alias are checked as they were written: those of one alias below the
-join, the others above.
+The equalities of a query connect terms (an expression of one alias each). Terms that equalities connect form a class,
+and all terms of a class are equal in every result. `plan/arrangement` says which streams meet on which classes; here
+that becomes terms. For each alias the first term of a class stands for it, and a further term of the same alias is a
+condition on that alias, equal to the first. For a part that holds several aliases the first of them stands for the
+class, as all its terms are equal already.
 
-Keys, conditions and what is left together say exactly what the equalities said; an equality with a null is
-never true on either side of this rewriting. Classes and terms keep the order of their first appearance.
+Where a class is checked on an operator's results, its equalities between different parts are checked as they were
+written; only if those leave parts unconnected (because the alias that connects them comes later) are others added.
+
+Keys, conditions and checks together say exactly what the equalities said; an equality with a null is never true on
+either side of this rewriting. Classes and terms keep the order of their first appearance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+
+from anabranch.plan.arrangement import Shape, arrange
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,38 +35,81 @@ class Term:
 Equality = tuple[Term, Term]
 
 
+Class = tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Joining:
+    """An operator in terms: its parts, the classes of its key with a term for every part, and what is checked after."""
+
+    parts: tuple[int, ...]
+    classes: tuple[int, ...]
+    keys: tuple[tuple[Term, ...], ...]
+    checks: tuple[Equality, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyPlan:
-    """What equalities come to. `keys` has a term of every alias per key column, in the order of the aliases.
+    """What equalities come to: their classes, conditions on one alias, and operators, children before parents."""
 
-    `classes` are the sets of aliases that share a key, for a message when there is no key for all.
-    """
-
-    keys: tuple[tuple[Term, ...], ...]
+    classes: tuple[Class, ...]
     conditions: tuple[Equality, ...]
-    residual: tuple[Equality, ...]
-    classes: tuple[tuple[str, ...], ...]
+    operators: tuple[Joining, ...]
 
 
-def plan_keys(aliases: Sequence[str], equalities: Sequence[Equality]) -> KeyPlan:
-    """The key columns, the conditions on one alias and the equalities left for above the join."""
-    classes = _classes(equalities)
-    keys: list[tuple[Term, ...]] = []
+def plan_keys(aliases: Sequence[str], equalities: Sequence[Equality], shape: Shape | None = None) -> KeyPlan:
+    """The operators that join the aliases on what is equal. Raises `UnconnectedError` where nothing is."""
+    number = {alias: n for n, alias in enumerate(aliases)}
+    classes = tuple(map(tuple, _classes(equalities)))
+    first: list[dict[int, Term]] = [{} for _ in classes]
     conditions: list[Equality] = []
-    residual: list[Equality] = []
-    for terms in classes:
-        first: dict[str, Term] = {}
+    for terms, standing in zip(classes, first, strict=True):
         for term in terms:
-            first.setdefault(term.alias, term)
-        if len(first) == len(aliases):
-            keys.append(tuple(first[alias] for alias in aliases))
-            conditions += [(first[term.alias], term) for term in terms if term != first[term.alias]]
-            continue
-        written = [pair for pair in dict.fromkeys(equalities) if pair[0] in terms]
-        conditions += [(left, right) for left, right in written if left.alias == right.alias]
-        residual += [(left, right) for left, right in written if left.alias != right.alias]
-    shared = (tuple(dict.fromkeys(term.alias for term in terms)) for terms in classes)
-    return KeyPlan(tuple(keys), tuple(conditions), tuple(residual), tuple(shared))
+            standing.setdefault(number[term.alias], term)
+        if len(standing) == 1:
+            conditions += [pair for pair in dict.fromkeys(equalities) if pair[0] in terms]
+        else:
+            conditions += [(first_term, term) for term in terms if term != (first_term := standing[number[term.alias]])]
+    meetings = arrange(len(aliases), [frozenset(standing) for standing in first], shape)
+    inputs = [frozenset({n}) for n in range(len(aliases))]
+    for meeting in meetings:
+        inputs.append(frozenset().union(*(inputs[part] for part in meeting.parts)))
+
+    def stands(part: int, n: int) -> Term:
+        return first[n][min(inputs[part] & first[n].keys())]
+
+    operators = []
+    for meeting in meetings:
+        keys = tuple(tuple(stands(part, n) for n in meeting.keys) for part in meeting.parts)
+        part_of = {aliases[n]: part for part in meeting.parts for n in inputs[part]}
+        checks: list[Equality] = []
+        for n in meeting.checks:
+            touched = [stands(part, n) for part in meeting.parts if inputs[part] & first[n].keys()]
+            written = [pair for pair in dict.fromkeys(equalities) if pair[0] in classes[n]]
+            checks += _connecting(written, touched, part_of)
+        operators.append(Joining(meeting.parts, meeting.keys, keys, tuple(checks)))
+    return KeyPlan(classes, tuple(conditions), tuple(operators))
+
+
+def _connecting(written: Sequence[Equality], standing: Sequence[Term], part_of: dict[str, int]) -> list[Equality]:
+    """The written equalities between different parts, and what is missing to connect all that have a term."""
+    between = [
+        (left, right)
+        for left, right in written
+        if left.alias in part_of and right.alias in part_of and part_of[left.alias] != part_of[right.alias]
+    ]
+    connected = {part: part for part in part_of.values()}
+
+    def root(part: int) -> int:
+        return part if connected[part] == part else root(connected[part])
+
+    for left, right in between:
+        connected[root(part_of[left.alias])] = root(part_of[right.alias])
+    for left, right in pairwise(standing):
+        if root(part_of[left.alias]) != root(part_of[right.alias]):
+            connected[root(part_of[left.alias])] = root(part_of[right.alias])
+            between.append((left, right))
+    return between
 
 
 def _classes(equalities: Sequence[Equality]) -> list[list[Term]]:

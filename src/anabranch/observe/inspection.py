@@ -64,7 +64,7 @@ class InputSeen:
 
 @dataclass(frozen=True, slots=True)
 class SpineSeen:
-    """The active state of one input on one processor."""
+    """The active state of one part, an input or joined rows, on one processor."""
 
     processor: int
     input: str

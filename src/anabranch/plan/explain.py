@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.plan.logical import JoinInput, JoinQuery, StreamSchema
+from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, StreamSchema, all_of
 from anabranch.plan.watermark import InputTime, can_expire
 
 
@@ -12,24 +12,47 @@ def explain_join(
     query: JoinQuery,
     streams: Mapping[str, StreamSchema],
     *,
-    key_types: Sequence[str],
+    key_types: Sequence[Sequence[str]],
+    rounds: Sequence[int],
     groups: int,
     processors: int,
 ) -> str:
-    """The plan, drawn from the answer down to the streams."""
-    keys = ["=".join(f"{entry.alias}.{entry.key[n]}" for entry in query.inputs) for n in range(len(key_types))]
-    key = " AND ".join(f"{text} ({data_type})" for text, data_type in zip(keys, key_types, strict=True))
-    lines = [f"Project [{', '.join(output.name for output in query.outputs)}]"]
-    if query.residual:
-        lines.append(f"Filter [{query.residual}]")
-    lines.append(f"MultiwayJoin {len(query.inputs)} inputs on {key}")
-    lines.append(f"Exchange by key hash: {groups} partition groups on {processors} processor(s), 1 round")
-    indent = ["   " * n + ("" if n == 0 else "+- ") + line for n, line in enumerate(lines)]
+    """The plan, drawn from the answer down to the streams; `key_types` and `rounds` are per operator."""
+    leaves = len(query.inputs)
     times = [InputTime(entry.window, streams[entry.stream].lateness) for entry in query.inputs]
-    depth = "   " * len(lines)
-    for i, entry in enumerate(query.inputs):
-        indent.append(f"{depth}+- {_explain_input(entry, streams[entry.stream], can_expire(times, i))}")
-    return "\n".join(indent)
+    lines = [f"Project [{', '.join(output.name for output in query.outputs)}]"]
+
+    def draw(part: int, depth: int) -> None:
+        def add(text: str) -> None:
+            lines.append(f"{'   ' * depth}+- {text}")
+
+        if part < leaves:
+            entry = query.inputs[part]
+            add(_explain_input(entry, streams[entry.stream], can_expire(times, part)))
+            return
+        operator = query.operators[part - leaves]
+        if operator.conditions:
+            add(f"Filter [{all_of(operator.conditions)}]")
+            depth += 1
+        add(f"{_explain_operator(query, operator, key_types[part - leaves])}, round {rounds[part - leaves] + 1}")
+        for below in operator.parts:
+            draw(below, depth + 1)
+
+    draw(leaves + len(query.operators) - 1, 0)
+    needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
+    lines.append(f"{groups} partition groups on {processors} processor(s), exchanged by key hash in {needed}")
+    return "\n".join(lines)
+
+
+def _explain_operator(query: JoinQuery, operator: JoinOperator, key_types: Sequence[str]) -> str:
+    def shown(port: int, n: int) -> str:
+        part, text = operator.parts[port], operator.keys[port][n]
+        return f"{query.inputs[part].alias}.{text}" if part < len(query.inputs) else text
+
+    columns = ["=".join(shown(port, n) for port in range(len(operator.parts))) for n in range(len(key_types))]
+    key = " AND ".join(f"{text} ({data_type})" for text, data_type in zip(columns, key_types, strict=True))
+    kind = "BinaryJoin" if len(operator.parts) == 2 else f"MultiwayJoin of {len(operator.parts)}"
+    return f"{kind} on {key}"
 
 
 def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str:

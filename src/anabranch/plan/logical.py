@@ -1,11 +1,11 @@
 """The logical form of a continuous query: what CQL text is bound to and what the runtime executes.
 
-A `JoinQuery` is an m-way equi-join over stream occurrences (`JoinInput`, one per alias in FROM) that share one
-join key, with selections pushed below the join, a residual predicate and a projection above it.
+A `JoinQuery` joins stream occurrences (`JoinInput`, one per alias in FROM) by one or more `JoinOperator`s, each on a
+key that all its parts share, with selections pushed below the joins or between them, and a projection above.
 
-Expressions are Spark SQL text, because Spark evaluates them. Below the join (`key`, `conditions`) they refer to
-the stream's columns by bare name; above it (`residual`, `Output.expression`) a column of an alias is one
-identifier that contains the dot: `` `A.v` ``.
+Expressions are Spark SQL text, because Spark evaluates them. Below the joins (`JoinInput.key`, `.conditions`) they
+refer to the stream's columns by bare name; above one (`JoinOperator.conditions`, `Output.expression`, the keys of what
+it produced) a column of an alias is one identifier that contains the dot: `` `A.v` ``.
 
 Times (windows, lateness) are whole microseconds; `None` means unbounded, or never late.
 """
@@ -32,7 +32,7 @@ class StreamSchema:
 class JoinInput:
     """One occurrence of a stream in FROM; a row has to meet all `conditions`.
 
-    `columns` are those that results need, in the stream's order.
+    `key` is what it is joined on first. `columns` are those that are needed after that, in the stream's order.
     """
 
     alias: str
@@ -57,18 +57,51 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class JoinOperator:
+    """A join of two or more parts on one key, an m-way one where there are more.
+
+    Parts are numbered: the query's inputs first, then its operators. `classes` are the columns of the key, as numbers
+    in `JoinQuery.classes`; `keys` has their expressions for each part. A result has to meet all `conditions`, and
+    carries `columns` (alias and column): all that its conditions and what stands above need.
+    """
+
+    parts: tuple[int, ...]
+    classes: tuple[int, ...]
+    keys: tuple[tuple[str, ...], ...]
+    conditions: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class JoinQuery:
-    """A bound continuous query. `text` is what the user wrote; a joined row has to meet all `conditions`."""
+    """A bound continuous query. `text` is what the user wrote; the last operator is the root.
+
+    `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
+    joins.
+    """
 
     text: str
     inputs: tuple[JoinInput, ...]
+    classes: tuple[tuple[tuple[str, str], ...], ...]
+    operators: tuple[JoinOperator, ...]
     outputs: tuple[Output, ...]
-    conditions: tuple[str, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What a joined row has to meet above the last operator."""
+        return self.operators[-1].conditions
 
     @property
     def residual(self) -> str | None:
-        """All conditions on joined rows as one."""
+        """All conditions above the last operator as one."""
         return all_of(self.conditions)
+
+    def inputs_of(self, part: int) -> tuple[int, ...]:
+        """The inputs that a part holds, ascending."""
+        if part < len(self.inputs):
+            return (part,)
+        operator = self.operators[part - len(self.inputs)]
+        return tuple(sorted(n for below in operator.parts for n in self.inputs_of(below)))
 
 
 def all_of(conditions: Sequence[str]) -> str | None:

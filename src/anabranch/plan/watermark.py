@@ -7,7 +7,14 @@ A stored row s of input i can only be part of a new result through a later row x
 s.ts >= x.ts - w_i >= watermark_j - w_i. So rows older than min over j != i of watermark_j, minus w_i, are dead. If
 any of the other inputs has no watermark (it is unbounded, or has no lateness) nothing of i ever dies.
 
-Where no window can expire, no row is late: dropping it would save nothing.
+Where no window can expire, no row is late: dropping it would save nothing. What is late depends on the query alone,
+not on the operators that it is made of.
+
+In a plan of several operators a port may hold rows that are joined already. Such a row, made of rows of inputs I, can
+only be part of a new result through a later row of the inputs O on the other side of its operator. The smallest of its
+ts + w is at most TSmax, its newest ts, plus the smallest window of I; so if TSmax is older than the smallest watermark
+of O minus that window, it is dead (lemma 2.2 of paper 3, TSmin(new) - TSmax(stored) > W, for windows that differ). For
+an operator that joins all inputs at once this is the rule above.
 """
 
 from __future__ import annotations
@@ -29,43 +36,61 @@ class InputTime:
         return self.window is not None and self.lateness is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """Per input: rows older than `late` are late, stored rows older than `purge` are dead; None means never."""
-
-    late: tuple[int | None, ...]
-    purge: tuple[int | None, ...]
-
-
 def can_expire(inputs: Sequence[InputTime], i: int) -> bool:
     """Whether rows of input i can ever die."""
     others = [other for j, other in enumerate(inputs) if j != i]
     return inputs[i].window is not None and all(other.has_watermark for other in others)
 
 
-def thresholds(inputs: Sequence[InputTime], newest: Sequence[int | None]) -> Thresholds:
+@dataclass(frozen=True, slots=True)
+class PortTime:
+    """A port of an operator: the inputs whose rows it holds, and those on the other side of the operator."""
+
+    inside: tuple[int, ...]
+    outside: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Rows of an input older than its `late` are late, rows at a port older than its `purge` dead; None is never."""
+
+    late: tuple[int | None, ...]
+    purge: tuple[int | None, ...]
+
+
+def multiway_ports(inputs: int) -> tuple[PortTime, ...]:
+    """The ports of one operator that joins all inputs."""
+    return tuple(PortTime((i,), tuple(j for j in range(inputs) if j != i)) for i in range(inputs))
+
+
+def thresholds(inputs: Sequence[InputTime], ports: Sequence[PortTime], newest: Sequence[int | None]) -> Thresholds:
     """What is late and what is dead, given the greatest ts seen per input before this batch."""
-    watermarks = [
-        seen - entry.lateness if entry.has_watermark and entry.lateness is not None and seen is not None else None
-        for entry, seen in zip(inputs, newest, strict=True)
-    ]
-    expiring = [can_expire(inputs, i) for i in range(len(inputs))]
     late = tuple(
-        watermark if any(expiring[i] for i in range(len(inputs)) if i != j) else None
-        for j, watermark in enumerate(watermarks)
+        seen - entry.lateness if entry.lateness is not None and seen is not None and can_be_late(inputs, j) else None
+        for j, (entry, seen) in enumerate(zip(inputs, newest, strict=True))
     )
-    purge = []
-    for i, entry in enumerate(inputs):
-        others = [watermark for j, watermark in enumerate(watermarks) if j != i]
-        known = [watermark for watermark in others if watermark is not None]
-        dead = expiring[i] and entry.window is not None and len(known) == len(others)
-        purge.append(min(known) - entry.window if dead and entry.window is not None else None)
-    return Thresholds(late, tuple(purge))
+    return Thresholds(late, tuple(_purge(inputs, port, late) for port in ports))
 
 
-def retention(inputs: Sequence[InputTime], i: int) -> int | None:
-    """About how much event time a row of input i is kept, or None if it is kept for ever."""
-    window = inputs[i].window
-    if window is None or not can_expire(inputs, i):
+def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
+    """Whether rows of input j are ever late: it has a watermark, and some other input's rows can die."""
+    return inputs[j].has_watermark and any(can_expire(inputs, i) for i in range(len(inputs)) if i != j)
+
+
+def port_window(inputs: Sequence[InputTime], port: PortTime) -> int | None:
+    """The smallest window of the inputs inside; None if they have none."""
+    return min((w for i in port.inside if (w := inputs[i].window) is not None), default=None)
+
+
+def retention(inputs: Sequence[InputTime], port: PortTime) -> int | None:
+    """About how much event time a row is kept at a port, or None if it is kept for ever."""
+    window = port_window(inputs, port)
+    if window is None or not all(can_be_late(inputs, j) for j in port.outside):
         return None
-    return window + max(other.lateness or 0 for j, other in enumerate(inputs) if j != i)
+    return window + max(inputs[j].lateness or 0 for j in port.outside)
+
+
+def _purge(inputs: Sequence[InputTime], port: PortTime, late: Sequence[int | None]) -> int | None:
+    window = port_window(inputs, port)
+    bounds = [bound for j in port.outside if (bound := late[j]) is not None]
+    return None if window is None or len(bounds) < len(port.outside) else min(bounds) - window

@@ -45,6 +45,10 @@ def check_inputs(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFr
 
 def check_answer(spark: SparkSession, query: JoinQuery, layout: Layout) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
+    for exchange in layout.exchanges:
+        for part in exchange.parts:
+            schema = T.StructType([T.StructField(column.name, column.type) for column in part.columns])
+            _check(spark, schema, part.conditions, part.keys, "")
     if layout.outputs is not None:
         _check(spark, layout.joined_schema, query.conditions, [output.expression for output in layout.outputs], "")
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
-from anabranch.runtime.processor import Report, parse_report
+from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
 
@@ -130,7 +130,7 @@ class Checkpoint:
 
     def reports_of(self, step: Step) -> list[tuple[Report, Manifest]]:
         """What the processors reported in a committed step, by processor."""
-        return [parse_report(read_document(self.reports(step.number) / name)) for name in step.reports]
+        return combine(parse_report(read_document(self.reports(step.number) / name)) for name in step.reports)
 
     def reports(self, number: int) -> Path:
         """Where the processors of a step put their reports."""

@@ -19,7 +19,8 @@ from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
-from anabranch.runtime.layout import InputLayout, Layout, Slot
+from anabranch.runtime.carried import from_carried
+from anabranch.runtime.layout import Exchange, InputLayout, Layout, Slot
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS
@@ -49,6 +50,41 @@ def processor_of(placement: Placement) -> Column:
     if placement == even_placement(groups, processors):
         return F.expr(f"CAST({group} * {processors} DIV {groups} AS INT)")
     return F.expr(f"get(array({','.join(map(str, placement))}), {group})")
+
+
+def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
+    """What processors yield into an exchange as packed rows of the next round: selected, hashed, with keys."""
+    columns = [
+        f"{from_carried(column.slot, column.type)} AS {quote(column.name)}"
+        for part in exchange.parts
+        for column in part.columns
+    ]
+    rows = yielded.selectExpr("*", *columns)
+    for part in exchange.parts:
+        kept = all_of(part.conditions)
+        if kept is not None:
+            rows = rows.where(kept if len(exchange.parts) == 1 else f"{INPUT} <> {part.part} OR ({kept})")
+    known = [name for name in (INPUT, TS) if name in yielded.columns]
+    hashes = {part.part: f"xxhash64({', '.join(part.keys)})" for part in exchange.parts}
+    made = [f"{_by_part(hashes)} AS {HASH}", *known]
+    for slot in exchange.slots:
+        keys = {
+            part.part: key
+            for part in exchange.parts
+            for place, key in zip(part.key_slots, part.keys, strict=False)
+            if place == slot.name
+        }
+        if slot.name in exchange.yielded.names and keys:
+            keys = {part.part: keys.get(part.part, slot.name) for part in exchange.parts}
+        made.append(f"CAST({_by_part(keys)} AS {slot.type.simpleString()}) AS {slot.name}" if keys else slot.name)
+    return rows.selectExpr(*made)
+
+
+def _by_part(texts: dict[int, str]) -> str:
+    """An expression that depends on the part a row belongs to."""
+    if len(texts) == 1:
+        return next(iter(texts.values()))
+    return f"CASE {INPUT} {' '.join(f'WHEN {part} THEN {text}' for part, text in texts.items())} END"
 
 
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:

@@ -1,9 +1,10 @@
-"""A query processor: one Spark task per step, a pure function of (its manifest, arriving rows).
+"""A query processor: one Spark task per round of a step, a pure function of (its manifest, arriving rows).
 
-It receives packed rows, rejects the late and the bad, joins the rest with its state, yields results in bounded
-chunks, and only then writes new runs and its report: a document with the new manifest and what was counted. Run
-files and reports have names of their own per attempt, so repeated and speculative attempts never meet. Every
-attempt of a step computes the same multiset of results and the same state, so any complete report will do.
+It receives packed rows, rejects the late and the bad, runs the operators of the round on the rest and its state, yields
+results in bounded chunks, and only then writes new runs and its report: a document with the new manifest and what was
+counted. What arrives for an operator of a later round waits in a run that the report names (`parked`). Run files and
+reports have names of their own per attempt, so repeated and speculative attempts never meet. Every attempt of a round
+computes the same multiset of results and the same state, so any complete report will do.
 
 If Spark stops reading results early, no report is written and the step is completed by another attempt.
 """
@@ -16,23 +17,25 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import reduce
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anabranch.errors import AnabranchError, BadRowError
-from anabranch.kernel.delta import INPUT, Projection, keep_after, sort_delta
+from anabranch.errors import AnabranchError, BadRowError, CorruptStateError
+from anabranch.kernel.delta import INPUT, Projection, keep_after, sort_delta, sort_rows
 from anabranch.kernel.multiway import JoinShape, Matches, join_deltas
 from anabranch.runtime.failpoints import failpoint
+from anabranch.runtime.report import Report, parse_parked, report_body
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import TS, RunCache, RunFile, Segment, write_run
 from anabranch.state.spine import Slice, Spine
-from anabranch.state.store import Json, encode_document, sync, write_file
+from anabranch.state.store import Json, encode_document, read_document, sync, write_file
 
 REJECT = "reject"
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
@@ -46,35 +49,83 @@ _settled = False
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
-    """A column of the results: its name, and the input and state column it is taken from."""
+    """A column of an operator's results: its name, and the port and the state column it is taken from."""
 
     name: str
-    input: int
+    port: int
     column: str
+
+
+class Goes(StrEnum):
+    """Where the results of an operator go: to the sink, through the next exchange, or to a part on this processor."""
+
+    SINK = "sink"
+    EXCHANGE = "exchange"
+    HERE = "here"
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """A join operator as a processor runs it.
+
+    `number` is that of the part its results form, `parts` what it joins. Of results that go on to another operator,
+    `times` are the columns with the times of the rows they are made of.
+    """
+
+    number: int
+    parts: tuple[int, ...]
+    shape: JoinShape
+    results: tuple[ResultColumn, ...]
+    goes: Goes
+    times: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """The operators of a round, lower ones first, and what arrives for them: per part, its state columns by slot.
+
+    `exchanged` is the schema of what goes through the exchange after this round; None after the last.
+    """
+
+    operators: tuple[OperatorPlan, ...]
+    arrivals: dict[int, Projection]
+    exchanged: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorPlan:
     """What stays the same for a whole run.
 
+    Parts are numbered: the inputs, then the results of each operator. `max_spans` are per part.
     `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
     With `parquet` (a compression) the processor writes results itself, as files that its report names, and yields
     none: they need not go through the JVM to end in a file.
     """
 
     aliases: tuple[str, ...]
-    projections: tuple[Projection, ...]
-    shape: JoinShape
-    results: tuple[ResultColumn, ...]
+    rounds: tuple[RoundPlan, ...]
     max_spans: tuple[int | None, ...]
     keep_rejected: bool
     late_projections: tuple[Projection, ...] | None = None
     parquet: str | None = None
 
+    @property
+    def parts(self) -> int:
+        """How many parts have state: all but the answer."""
+        return len(self.max_spans)
+
+    @property
+    def operators(self) -> int:
+        """How many operators there are."""
+        return sum(len(entry.operators) for entry in self.rounds)
+
 
 @dataclass(frozen=True, slots=True)
 class StepTask:
-    """What one step asks of one processor. `manifest` is JSON, to travel lightly."""
+    """What one step asks of one processor; `late` is per input, `purge` per part.
+
+    `manifest` is JSON, to travel lightly.
+    """
 
     state: str
     reports: str
@@ -84,24 +135,6 @@ class StepTask:
     manifest: Json
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
-
-
-@dataclass(slots=True)
-class Report:
-    """What a processor counted in one step; per input where it is a list."""
-
-    processor: int
-    received: list[int]
-    late: list[int]
-    rejected: list[int]
-    results: int
-    newest: list[int | None]
-    active_rows: int
-    active_bytes: int
-    busy_ms: float
-    result_file: str | None = None
-    late_file: str | None = None
-    rejected_file: str | None = None
 
 
 def settle_worker() -> None:
@@ -116,10 +149,12 @@ def settle_worker() -> None:
         _settled = True
 
 
-def run_processor(plan: ProcessorPlan, task: StepTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Process one step; if it fails, leave word of the cause where the driver looks for it."""
+def run_processor(
+    plan: ProcessorPlan, task: StepTask, number: int, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Process one round of a step; if it fails, leave word of the cause where the driver looks for it."""
     try:
-        yield from _Attempt(plan, task).run(batches)
+        yield from _Attempt(plan, task, number).run(batches)
     except AnabranchError as error:
         path = Path(task.reports) / f"failed-{task.processor}-{uuid.uuid4().hex[:8]}.json"
         body = {"error": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
@@ -128,50 +163,104 @@ def run_processor(plan: ProcessorPlan, task: StepTask, batches: Iterable[pa.Reco
 
 
 class _Attempt:
-    """One attempt at one step of one processor."""
+    """One attempt at one round of one step of one processor."""
 
-    def __init__(self, plan: ProcessorPlan, task: StepTask) -> None:
+    def __init__(self, plan: ProcessorPlan, task: StepTask, number: int) -> None:
         self._plan = plan
         self._task = task
-        self._name = f"{task.step:010d}-{task.processor:04d}-{uuid.uuid4().hex[:8]}"
+        self._number = number
+        self._round = plan.rounds[number]
+        self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
         self._files = 0
-        inputs = len(plan.aliases)
-        self._report = Report(task.processor, [0] * inputs, [0] * inputs, [0] * inputs, 0, [None] * inputs, 0, 0, 0.0)
+        self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, number)
+        self._deltas: dict[int, Segment] = {}  # what is new, by part
+        self._written: dict[int, RunFile] = {}  # of these, what is in a run already
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        plan, task, report = self._plan, self._task, self._report
+        task, report = self._task, self._report
         arrived = [batch for batch in batches if batch.num_rows]
         started = time.perf_counter()
         waited = 0.0
         _cache.start_task()
-        spines = Manifest.from_json(task.manifest).spines
-        spines = tuple(spine.purge(t) for spine, t in zip(spines, task.purge, strict=True))
-        deltas = self._sort_out(arrived)
-        if deltas:
-            old = [[self._open(piece) for piece in spine.slices()] for spine in spines]
-            chunks = self._results(old, deltas)
-            if plan.parquet is not None:
-                self._write_parquet(chunks)
-            else:
-                for results in chunks:
-                    yielded = time.perf_counter()
-                    yield results
-                    waited += time.perf_counter() - yielded
-            spines = tuple(self._insert(i, spines[i], deltas[i]) for i in range(len(deltas)))
-        manifest = Manifest(spines)
+        spines = list(Manifest.from_json(task.manifest).spines)
+        self._take_parked()
+        self._take_arrived(arrived)
+        mine = [part for operator in self._round.operators for part in operator.parts]
+        for operator in self._round.operators:
+            for part in operator.parts:
+                spines[part] = spines[part].purge(task.purge[part])
+            for results in self._run_operator(operator, spines):
+                yielded = time.perf_counter()
+                yield results
+                waited += time.perf_counter() - yielded
+            for part in operator.parts:
+                spines[part] = self._insert(part, spines[part])
+        waiting = sorted(part for part, delta in self._deltas.items() if part not in mine and len(delta))
+        parked = {part: self._park(part) for part in waiting}
+        manifest = Manifest(tuple(spine if part in mine else Spine() for part, spine in enumerate(spines)))
         report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
         if self._files:
             sync(Path(task.state))
-        body = {"report": asdict(report), "manifest": manifest.to_json()}
-        write_file(Path(task.reports) / f"{self._name}.json", encode_document(body))
+        write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
 
-    def _results(self, old: list[list[Segment]], deltas: list[Segment]) -> Iterator[pa.RecordBatch]:
-        for matches in join_deltas(self._plan.shape, old, deltas):
-            self._report.results += len(matches)
+    def _take_parked(self) -> None:
+        """What arrived or was made in earlier rounds for operators of this one. Any attempt's report will do."""
+        for number in range(self._number):
+            prefix = round_prefix(self._task.step, number, self._task.processor)
+            path = min(Path(self._task.reports).glob(f"{prefix}*.json"), default=None)
+            if path is None:
+                raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
+            for part, file in parse_parked(read_document(path)).items():
+                if any(part in operator.parts for operator in self._round.operators):
+                    self._written[part] = file
+                    self._deltas[part] = _cache.open(Path(self._task.state), file)
+
+    def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
+        if not arrived:
+            return
+        packed = pa.Table.from_batches(arrived).combine_chunks()
+        if self._number == 0:
+            self._deltas.update(enumerate(self._sort_out(packed)))
+            return
+        tags = packed.column(INPUT).to_numpy()
+        for part, projection in self._round.arrivals.items():
+            self._deltas[part] = sort_delta(packed, np.flatnonzero(tags == part), projection)
+
+    def _run_operator(self, operator: OperatorPlan, spines: list[Spine]) -> Iterator[pa.RecordBatch]:
+        """Results that leave the processor; those that stay become the delta of their part."""
+        if not any(len(self._deltas.get(part, ())) for part in operator.parts):
+            return
+        old = [[self._open(piece) for piece in spines[part].slices()] for part in operator.parts]
+        deltas = []
+        for part, segments in zip(operator.parts, old, strict=True):
+            if part not in self._deltas and not segments:
+                return  # a part that is empty joins nothing
+            deltas.append(self._deltas[part] if part in self._deltas else segments[0].slice(0, 0))
+        chunks = self._results(operator, old, deltas)
+        if operator.goes is Goes.HERE:
+            made = list(chunks)
+            if made:
+                rows = pa.Table.from_batches(made).combine_chunks()
+                self._deltas[operator.number] = sort_rows(rows)
+        elif operator.goes is Goes.EXCHANGE:
+            yield from chunks
+        elif self._plan.parquet is not None:
+            self._write_parquet(chunks)
+        else:
+            yield from chunks
+
+    def _results(
+        self, operator: OperatorPlan, old: list[list[Segment]], deltas: list[Segment]
+    ) -> Iterator[pa.RecordBatch]:
+        nth = operator.number - len(self._plan.aliases)
+        for matches in join_deltas(operator.shape, old, deltas):
+            self._report.produced[nth] += len(matches)
+            if operator.goes is Goes.SINK:
+                self._report.results += len(matches)
             failpoint("processor.results")
-            yield self._project(matches)
+            yield self._project(operator, matches)
 
     def _write_parquet(self, chunks: Iterator[pa.RecordBatch]) -> None:
         first = next(chunks, None)
@@ -188,16 +277,13 @@ class _Attempt:
             for chunk in chunks:
                 writer.write_batch(chunk)
 
-    def _sort_out(self, arrived: list[pa.RecordBatch]) -> list[Segment]:
-        """Count, reject, and sort the arriving rows by input."""
-        if not arrived:
-            return []
-        packed = pa.Table.from_batches(arrived).combine_chunks()
+    def _sort_out(self, packed: pa.Table) -> list[Segment]:
+        """Count, reject, and sort the arriving rows of streams by input."""
         tags = packed.column(INPUT).to_numpy()
         bad = self._bad_rows(packed)
         timed = TS in packed.column_names
         deltas, late_rows = [], []
-        for i, projection in enumerate(self._plan.projections):
+        for i in range(len(self._plan.aliases)):
             mask = tags == i
             self._report.received[i] = int(mask.sum())
             if bad is not None:
@@ -213,7 +299,7 @@ class _Attempt:
                     late_rows.append((i, rows[~on_time]))
                     self._report.late[i] = len(rows) - int(on_time.sum())
                     rows = rows[on_time]
-            deltas.append(sort_delta(packed, rows, projection))
+            deltas.append(sort_delta(packed, rows, self._round.arrivals[i]))
         if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
             self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
         return deltas
@@ -256,21 +342,43 @@ class _Attempt:
         write_file(Path(self._task.reports) / name, text.encode())
         return name
 
-    def _project(self, matches: Matches) -> pa.RecordBatch:
+    def _project(self, operator: OperatorPlan, matches: Matches) -> pa.RecordBatch:
         rows = [pa.array(picked) for picked in matches.rows]
-        arrays = [
-            matches.tables[result.input].column(result.column).take(rows[result.input]) for result in self._plan.results
+        arrays = {
+            result.name: matches.tables[result.port].column(result.column).take(rows[result.port])
+            for result in operator.results
+        }
+        if operator.times:
+            newest = reduce(np.maximum, [arrays[name].to_numpy() for name in operator.times])
+            arrays[TS] = pa.array(newest)
+        if operator.goes is not Goes.EXCHANGE:
+            return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+        arrays[INPUT] = pa.array(np.full(len(matches), operator.number, dtype=np.int8))
+        schema = self._round.exchanged
+        assert schema is not None, "an exchange has a schema"
+        columns = [
+            arrays[field.name] if field.name in arrays else pa.nulls(len(matches), field.type) for field in schema
         ]
-        return pa.RecordBatch.from_arrays(arrays, [result.name for result in self._plan.results])
+        return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _insert(self, i: int, spine: Spine, delta: Segment) -> Spine:
-        threshold = self._task.purge[i]
-        delta = keep_after(delta, threshold)
-        if len(delta) == 0:
+    def _insert(self, part: int, spine: Spine) -> Spine:
+        if part not in self._deltas:
             return spine
-        spine = spine.insert(self._write(delta))
+        threshold = self._task.purge[part]
+        delta = self._deltas[part]
+        file = self._written.get(part)
+        if file is None:
+            delta = keep_after(delta, threshold)
+            if len(delta) == 0:
+                return spine
+            file = self._write(delta)
+        spine = spine.insert(file)
         budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
-        return spine.compact(budget, self._open, self._write, threshold, self._plan.max_spans[i])
+        return spine.compact(budget, self._open, self._write, threshold, self._plan.max_spans[part])
+
+    def _park(self, part: int) -> RunFile:
+        """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
+        return self._written.get(part) or self._write(self._deltas[part])
 
     def _open(self, piece: Slice) -> Segment:
         return _cache.open(Path(self._task.state), piece.file).slice(piece.start, piece.stop)
@@ -280,6 +388,6 @@ class _Attempt:
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
 
 
-def parse_report(body: dict[str, Any]) -> tuple[Report, Manifest]:
-    """The content of a report document."""
-    return Report(**body["report"]), Manifest.from_json(body["manifest"])
+def round_prefix(step: int, number: int, processor: int) -> str:
+    """How the names of what an attempt at a round writes begin."""
+    return f"{step:010d}-{number:02d}-{processor:04d}-"

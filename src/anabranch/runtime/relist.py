@@ -6,11 +6,10 @@ its groups, and a step of its own, with no batch, puts these manifests in force.
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from functools import reduce
 
 from anabranch.runtime.checkpoint import Checkpoint, Step
-from anabranch.runtime.processor import Report
+from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import Placement, owned_ranges
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunCache, Segment
@@ -36,10 +35,9 @@ def list_anew(
     directory = checkpoint.prepare_step(number)
     names = [f"{number:010d}-{p:04d}-listed.json" for p in range(len(listed))]
     for p, (name, manifest) in enumerate(zip(names, listed, strict=True)):
-        inputs = len(manifest.spines)
-        none = [0] * inputs
-        report = Report(p, none, none, none, 0, [None] * inputs, manifest.rows, manifest.bytes, 0.0)
-        write_file(directory / name, encode_document({"report": asdict(report), "manifest": manifest.to_json()}))
+        report = Report.empty(p, len(last.newest), 0)
+        report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
+        write_file(directory / name, encode_document(report_body(report, manifest)))
     step = checkpoint.next_step(
         last,
         batch_id=last.batch_id,

@@ -33,9 +33,10 @@ from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.layout import Layout
-from anabranch.runtime.pack import processor_of
-from anabranch.runtime.processor import ProcessorPlan, Report, StepTask, parse_report, run_processor, settle_worker
+from anabranch.runtime.pack import pack_between, processor_of
+from anabranch.runtime.processor import ProcessorPlan, StepTask, run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
+from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.runtime.sinks import FileSink, Sink
 from anabranch.state.groups import even_placement
 from anabranch.state.manifest import Manifest
@@ -47,7 +48,8 @@ NARROW_ROWS = 65_536
 WIDE_ROWS = 4_096
 NO_BYTE_LIMIT = (1 << 31) - 1
 
-Found = dict[int, tuple[str, Report, Manifest]]
+# By round and processor: the name of a report, and what it says.
+Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
 KEPT_STEPS = 1_000
 
 
@@ -109,7 +111,7 @@ class StepRunner:
         self._lock = threading.Lock()
         self._session_ready = False
         self._last = checkpoint.last_step()
-        self._manifests = [Manifest.empty(self._inputs)] * settings.processors
+        self._manifests = [Manifest.empty(layout.processor.parts)] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
         self._placement = even_placement(settings.groups, settings.processors)
         self._route = processor_of(self._placement)
@@ -156,10 +158,10 @@ class StepRunner:
         failpoint("step.before_sink")
         found = self._deliver(packed, number, batch_id, directory)
         failpoint("step.after_sink")
-        missing = sorted(set(range(self._settings.processors)) - set(found))
+        missing = sorted({processor for _, processor in self._expected() - found.keys()})
         if missing:
             raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
-        self._commit(number, batch_id, [found[p] for p in sorted(found)], directory)
+        self._commit(number, batch_id, found, directory)
 
     def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
         """Run the processors and bring their results to the sink, one way or the other."""
@@ -167,7 +169,8 @@ class StepRunner:
             staging = self._sink.stage(batch_id)
             _evaluate(self._processed(packed, number, directory, staging))
             found = self._collect_reports(directory)
-            files = [staging / report.result_file for _, report, _ in found.values() if report.result_file is not None]
+            written = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
+            files = [staging / name for name in written]
             files = files or self._sink.schema_alone(staging, self._layout.result_schema)
             self._sink.publish(staging, files, batch_id)
             return found
@@ -179,7 +182,7 @@ class StepRunner:
         self._sink(results, batch_id)
         self._kept_rows = None if kept is None else int(kept.get["rows"])
         found = self._collect_reports(directory)
-        if len(found) < self._settings.processors:
+        if self._expected() - found.keys():
             # Not `results`: Spark leaves the processors out altogether where the residual can never be true.
             _evaluate(processed)
             found = self._collect_reports(directory)
@@ -187,7 +190,7 @@ class StepRunner:
 
     def _processed(self, packed: DataFrame, number: int, directory: Path, staging: Path | None = None) -> DataFrame:
         newest = self._last.newest if self._last else (None,) * self._inputs
-        limits = thresholds(self._layout.times, newest)
+        limits = thresholds(self._layout.times, self._layout.ports, newest)
         tasks = [
             StepTask(
                 state=str(self._checkpoint.state),
@@ -201,20 +204,29 @@ class StepRunner:
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        function = _task_function(self._plan, tasks)
-        routed = packed.repartitionById(self._settings.processors, self._route)
-        return routed.mapInArrow(function, self._layout.result_schema)
+        for nth, entry in enumerate(self._plan.rounds):
+            routed = packed.repartitionById(self._settings.processors, self._route)
+            function = _task_function(self._plan, tasks, nth)
+            if entry.exchanged is None:
+                return routed.mapInArrow(function, self._layout.result_schema)
+            exchange = self._layout.exchanges[nth]
+            packed = pack_between(exchange, routed.mapInArrow(function, exchange.yielded))
+        raise AssertionError("the last round goes into no exchange")
+
+    def _expected(self) -> set[tuple[int, int]]:
+        return {(nth, p) for nth in range(len(self._plan.rounds)) for p in range(self._settings.processors)}
 
     def _collect_reports(self, directory: Path) -> Found:
-        """One complete report per processor; any will do, since all attempts compute the same."""
+        """One complete report per round and processor; any will do, since all attempts compute the same."""
         found: Found = {}
         for path in sorted(directory.glob("[0-9]*.json")):
             report, manifest = parse_report(read_document(path))
-            found.setdefault(report.processor, (path.name, report, manifest))
+            found.setdefault((report.round, report.processor), (path.name, report, manifest))
         return found
 
-    def _commit(self, number: int, batch_id: int, found: list[tuple[str, Report, Manifest]], directory: Path) -> None:
-        reports = [report for _, report, _ in found]
+    def _commit(self, number: int, batch_id: int, found: Found, directory: Path) -> None:
+        combined = combine((report, manifest) for _, report, manifest in found.values())
+        reports = [report for report, _ in combined]
         output_rows = self._output_rows(reports)
         self._publish(reports, batch_id, directory)
         newest = self._last.newest if self._last else (None,) * self._inputs
@@ -226,7 +238,7 @@ class StepRunner:
             self._last,
             batch_id=batch_id,
             placement=self._placement,
-            reports=tuple(name for name, _, _ in found),
+            reports=tuple(sorted(name for name, _, _ in found.values())),
             newest=tuple(seen),
             totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
         )
@@ -234,7 +246,7 @@ class StepRunner:
         self._checkpoint.commit(step)
         failpoint("step.after_commit")
         self._last = step
-        self._manifests = [manifest for _, _, manifest in found]
+        self._manifests = [manifest for _, manifest in combined]
         self._remember(number)
         self._warn_over_memory(reports)
         self.results.append(StepResult(batch_id, number, tuple(reports), output_rows, step.newest, step.totals))
@@ -318,13 +330,13 @@ class StepRunner:
 
 
 def _task_function(
-    plan: ProcessorPlan, tasks: list[StepTask]
+    plan: ProcessorPlan, tasks: list[StepTask], number: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None, "a processor runs inside a Spark task"
         settle_worker()
-        return run_processor(plan, tasks[context.partitionId()], batches)
+        return run_processor(plan, tasks[context.partitionId()], number, batches)
 
     return process
 

@@ -1,0 +1,71 @@
+"""In how many exchanges a plan runs: operators and placement into rounds.
+
+An exchange is a Spark shuffle, the dearest thing in a small batch, so a plan should need as few as possible that follow
+each other. All rows of streams are shuffled in the first round, to where their operator is, even if it runs later: they
+wait there (`parked`). A later round moves only what operators of earlier rounds produced.
+
+An edge between two operators needs no exchange if what the lower one produces for a partition group is needed where
+it is: both are partitioned on the same key and placed alike. Such operators run *fused*, in one round, one after the
+other. So an operator's round is the greatest, over the operators below it, of their round, plus one where the edge
+crosses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# The processor of each partition group.
+Placement = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What operator `lower` produces is input `port` of operator `upper`; `crosses` if it needs an exchange anyway."""
+
+    lower: int
+    upper: int
+    port: int
+    crosses: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Per operator its round, counted from 0, and the edges that cross processors and those that do not."""
+
+    of: tuple[int, ...]
+    crossing: tuple[Edge, ...]
+    local: tuple[Edge, ...]
+
+    @property
+    def count(self) -> int:
+        """How many exchanges follow each other."""
+        return max(self.of, default=-1) + 1
+
+    def operators(self, number: int) -> tuple[int, ...]:
+        """The operators of a round, lower ones first."""
+        return tuple(n for n, found in enumerate(self.of) if found == number)
+
+
+def compile_rounds(
+    partitioned_on: Sequence[object], edges: Sequence[Edge], placements: Sequence[Placement] | None = None
+) -> Rounds:
+    """The fewest rounds for operators that are numbered from the streams upwards.
+
+    `partitioned_on[n]` stands for the key of operator n: operators whose keys are equal give tuples that join the same
+    hash. `placements[n]` is the processor of each of its partition groups; without placements all are placed alike.
+    """
+    local: list[Edge] = []
+    crossing: list[Edge] = []
+    rounds = [0] * len(partitioned_on)
+    for edge in sorted(edges, key=lambda edge: edge.upper):
+        if edge.lower >= edge.upper:
+            raise ValueError(f"operator {edge.upper} is numbered before its input, operator {edge.lower}")
+        together = (
+            not edge.crosses
+            and partitioned_on[edge.lower] == partitioned_on[edge.upper]
+            and (placements is None or placements[edge.lower] == placements[edge.upper])
+        )
+        (local if together else crossing).append(edge)
+        rounds[edge.upper] = max(rounds[edge.upper], rounds[edge.lower] + (not together))
+    return Rounds(tuple(rounds), tuple(crossing), tuple(local))

@@ -1,0 +1,102 @@
+"""Join keys as Spark types: what they are compared as, and whether their hash says it all.
+
+Terms of a class are compared in the type that Spark finds for all of them, and made canonical in it: NaN is one value
+and -0.0 is 0.0, as in Spark's own joins. The hash of a single key column of a fixed-width type is injective (XXH64 of
+one 4- or 8-byte word is built from invertible steps only), so equal hashes are equal keys and the key itself need not
+be stored. Otherwise canonical key columns are stored and compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.errors import QueryError, UnsupportedError
+from anabranch.plan.logical import JoinQuery
+
+INJECTIVE = (
+    T.BooleanType,
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.FloatType,
+    T.DoubleType,
+    T.DateType,
+    T.TimestampType,
+    T.TimestampNTZType,
+    T.TimeType,
+    T.YearMonthIntervalType,
+    T.DayTimeIntervalType,
+)
+_WORDS = (*INJECTIVE, T.StringType, T.BinaryType, T.DecimalType)
+# Types that may be compared with each other, as Spark does it: within one line.
+_FAMILIES: tuple[tuple[type[T.DataType], ...], ...] = (
+    (T.NumericType,),
+    (T.DateType, T.TimestampType, T.TimestampNTZType),
+    (T.TimeType,),
+    (T.YearMonthIntervalType,),
+    (T.DayTimeIntervalType,),
+)
+
+
+def canonical(key: str, data_type: T.DataType) -> str:
+    """The expression of a key in its common type and canonical form."""
+    value = f"CAST({key} AS {data_type.simpleString()})"
+    if isinstance(data_type, T.FloatType | T.DoubleType):
+        name = data_type.simpleString()
+        return f"(CASE WHEN isnan({value}) THEN {name}('NaN') WHEN {value} = 0 THEN {name}(0) ELSE {value} END)"
+    return value
+
+
+def must_verify(key_types: Sequence[T.DataType]) -> bool:
+    """Whether equal hashes can be different keys, so that the key is stored and compared."""
+    if len(key_types) > 1:
+        return True
+    only = key_types[0]
+    return not isinstance(only, INJECTIVE) and not (isinstance(only, T.DecimalType) and only.precision <= 18)
+
+
+def key_class_types(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFrame]) -> dict[int, T.DataType]:
+    """The common type of every class that is a key somewhere, as Spark would compare its terms."""
+    stream_of = {entry.alias: entry.stream for entry in query.inputs}
+    types = {}
+    for n in sorted({n for operator in query.operators for n in operator.classes}):
+        terms = query.classes[n]
+        found = [frames[stream_of[alias]].selectExpr(f"{text} AS k").schema["k"].dataType for alias, text in terms]
+        types[n] = _common_type(spark, terms, found)
+    return types
+
+
+def _common_type(spark: SparkSession, terms: Sequence[tuple[str, str]], types: list[T.DataType]) -> T.DataType:
+    described = ", ".join(
+        f"{alias}: {text} is {data_type.simpleString()}" for (alias, text), data_type in zip(terms, types, strict=True)
+    )
+    for data_type in types:
+        collated = isinstance(data_type, T.StringType) and data_type != T.StringType()
+        if collated or not isinstance(data_type, _WORDS):
+            raise UnsupportedError(f"a join key of type {data_type.simpleString()} is not supported ({described})")
+    if len(set(types)) == 1:
+        return types[0]
+    if not any(all(isinstance(data_type, family) for data_type in types) for family in _FAMILIES):
+        raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
+    common = _widest(spark, types)
+    floating = (T.FloatType, T.DoubleType)
+    if isinstance(common, floating):
+        for pair in combinations(types, 2):
+            if not isinstance(_widest(spark, pair), floating):
+                # 2^53 and 2^53 + 1 differ as BIGINT and are one DOUBLE: "equal" would not be one relation.
+                raise QueryError(
+                    f"the join key mixes {common.simpleString()} with types that Spark compares exactly "
+                    f"with each other ({described}); CAST them to one type in the query"
+                )
+    return common
+
+
+def _widest(spark: SparkSession, types: Sequence[T.DataType]) -> T.DataType:
+    """The type in which Spark compares values of these types."""
+    nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
+    return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType

@@ -1,0 +1,111 @@
+"""What a processor leaves behind in each round of a step: counts, its new state, and what waits for later rounds.
+
+A processor runs once per round of the plan. Each run writes one report; together the reports of a processor say what it
+did in the step. State is divided among them: a report's manifest lists only the parts whose operators ran in its round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from typing import Any
+
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import RunFile
+from anabranch.state.store import Json
+
+# Runs that wait for the round in which their operator runs, by part.
+Parked = dict[int, RunFile]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a processor counted in one step; per input or per operator where it is a list.
+
+    `results` are those of the last operator. `produced` are the results of all of them.
+    """
+
+    processor: int
+    received: list[int]
+    late: list[int]
+    rejected: list[int]
+    results: int
+    newest: list[int | None]
+    active_rows: int
+    active_bytes: int
+    busy_ms: float
+    result_file: str | None = None
+    late_file: str | None = None
+    rejected_file: str | None = None
+    round: int = 0
+    produced: list[int] = field(default_factory=list)
+
+    @classmethod
+    def empty(cls, processor: int, inputs: int, operators: int, number: int = 0) -> Report:
+        """A report on nothing."""
+        return cls(
+            processor=processor,
+            received=[0] * inputs,
+            late=[0] * inputs,
+            rejected=[0] * inputs,
+            results=0,
+            newest=[None] * inputs,
+            active_rows=0,
+            active_bytes=0,
+            busy_ms=0.0,
+            round=number,
+            produced=[0] * operators,
+        )
+
+    def plus(self, other: Report) -> Report:
+        """This round and another one of the same processor."""
+        return Report(
+            processor=self.processor,
+            received=_sums(self.received, other.received),
+            late=_sums(self.late, other.late),
+            rejected=_sums(self.rejected, other.rejected),
+            results=self.results + other.results,
+            newest=[
+                a if b is None else b if a is None else max(a, b)
+                for a, b in zip(self.newest, other.newest, strict=True)
+            ],
+            active_rows=self.active_rows + other.active_rows,
+            active_bytes=self.active_bytes + other.active_bytes,
+            busy_ms=self.busy_ms + other.busy_ms,
+            result_file=self.result_file or other.result_file,
+            late_file=self.late_file or other.late_file,
+            rejected_file=self.rejected_file or other.rejected_file,
+            produced=_sums(self.produced, other.produced),
+        )
+
+
+def report_body(report: Report, manifest: Manifest, parked: Parked | None = None) -> Json:
+    """The document of a report."""
+    waiting = {str(part): {"name": file.name, "file": file.to_json()} for part, file in (parked or {}).items()}
+    return {"report": asdict(report), "manifest": manifest.to_json(), "parked": waiting}
+
+
+def parse_report(body: dict[str, Any]) -> tuple[Report, Manifest]:
+    """The content of a report's document, without what is parked."""
+    return Report(**body["report"]), Manifest.from_json(body["manifest"])
+
+
+def parse_parked(body: dict[str, Any]) -> Parked:
+    """What a report's document says is parked."""
+    return {int(part): RunFile.from_json(entry["name"], entry["file"]) for part, entry in body["parked"].items()}
+
+
+def combine(reports: Iterable[tuple[Report, Manifest]]) -> list[tuple[Report, Manifest]]:
+    """One report and one manifest per processor, out of those of all rounds."""
+    rounds: dict[int, list[tuple[Report, Manifest]]] = {}
+    for report, manifest in reports:
+        rounds.setdefault(report.processor, []).append((report, manifest))
+    return [
+        (reduce(Report.plus, [r for r, _ in rounds[p]]), reduce(Manifest.union, [m for _, m in rounds[p]]))
+        for p in sorted(rounds)
+    ]
+
+
+def _sums(some: list[int], others: list[int]) -> list[int]:
+    return [a + b for a, b in zip(some, others, strict=True)]

@@ -1,0 +1,162 @@
+"""Random plans: joins over different keys in any shape, with restarts, against DuckDB.
+
+Each seed draws two to six streams, equalities that connect them on columns of different types, conditions between them,
+windows and lateness, and a shape of the joins. The answer has to be that of DuckDB on the rows that are on time by SPEC
+section 0, whatever the shape, the number of groups, processors and batches.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from anabranch.plan.watermark import InputTime, can_be_late
+from tests.oracle import referee
+from tests.oracle.feed import on_time
+from tests.oracle.steps import Kind, Steps
+
+pytestmark = pytest.mark.spark
+
+SCHEMA = pa.schema([("k", pa.int32()), ("j", pa.int64()), ("s", pa.string()), ("t", pa.int64()), ("v", pa.int64())])
+# Columns that may be compared with each other.
+ALIKE = {"k": "kj", "j": "kj", "s": "s"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A query with its streams (windows and lateness in milliseconds), its shape, and batches."""
+
+    names: str
+    timed: tuple[bool, ...]
+    windows: tuple[int | None, ...]
+    lateness: tuple[int | None, ...]
+    equalities: tuple[tuple[str, str], ...]
+    conditions: tuple[str, ...]
+    joins: str
+    batches: tuple[dict[str, pa.Table], ...]
+
+    @property
+    def text(self) -> str:
+        items = [
+            name if window is None else f"{name} [RANGE {window} MILLISECONDS]"
+            for name, window in zip(self.names, self.windows, strict=True)
+        ]
+        columns = ", ".join(f"{name}.v AS {name}" for name in self.names)
+        return f"SELECT {columns} FROM {', '.join(items)} WHERE {self.where}"
+
+    @property
+    def where(self) -> str:
+        return " AND ".join([*(f"{left} = {right}" for left, right in self.equalities), *self.conditions])
+
+    def counts(self, i: int) -> pa.Table:
+        """The rows of a stream that count: those that can join at all, and are on time."""
+        name = self.names[i]
+        keys = {side.split(".")[1] for pair in self.equalities for side in pair if side.startswith(name)}
+        usable = []
+        for batch in self.batches:
+            rows = batch[name]
+            for key in keys:
+                rows = rows.filter(rows.column(key).is_valid())
+            usable.append(rows)
+        times = [InputTime(*entry) for entry in zip(self.windows, self.lateness, strict=True)]
+        lateness = self.lateness[i]
+        if lateness is None or not can_be_late(times, i):
+            return pa.concat_tables(usable)
+        return on_time(usable, "t", lateness)[0]
+
+    def expected(self) -> pa.Table:
+        streams = {
+            name: referee.Stream(self.counts(i), [], "t" if self.timed[i] else None, self.windows[i])
+            for i, name in enumerate(self.names)
+        }
+        return referee.join(streams, [f"{name}.v" for name in self.names], where=self.where)
+
+
+def draw(seed: int) -> Plan:
+    rng = random.Random(seed)
+    names = "ABCDEF"[: rng.choice([2, 3, 3, 4, 4, 5, 6])]
+    windowed = rng.random() < 0.8
+    timed = tuple(windowed and rng.random() < 0.9 for _ in names)
+    windows = tuple(rng.choice([0, 5, 15, 40, None]) if has else None for has in timed)
+    lateness = tuple(rng.choice([0, 5, 20, None]) if has else None for has in timed)
+    equalities = []
+    for n, name in enumerate(names[1:], start=1):
+        for _ in range(rng.choice([1, 1, 2])):
+            left = rng.choice("kjs")
+            equalities.append((f"{rng.choice(names[:n])}.{left}", f"{name}.{rng.choice(ALIKE[left])}"))
+    conditions = [f"{left}.v + {right}.v > {rng.randrange(4)}" for left, right in pairwise(names) if rng.random() < 0.3]
+    batches = []
+    for batch in range(rng.choice([2, 3, 4])):
+        rows = {}
+        for name in names:
+            count = rng.choice([0, 4, 9, 9])
+            rows[name] = pa.table(
+                {
+                    "k": [None if rng.random() < 0.1 else rng.randrange(3) for _ in range(count)],
+                    "j": [None if rng.random() < 0.1 else rng.randrange(3) for _ in range(count)],
+                    "s": [rng.choice([None, "a", "b", "c"]) for _ in range(count)],
+                    "t": [batch * 10 + rng.randrange(-12, 12) for _ in range(count)],
+                    "v": [rng.randrange(6) for _ in range(count)],
+                },
+                schema=SCHEMA,
+            )
+        batches.append(rows)
+    joins = rng.choice(["auto", "multiway", tree(rng, names, equalities), tree(rng, names, equalities)])
+    return Plan(names, timed, windows, lateness, tuple(equalities), tuple(conditions), joins, tuple(batches))
+
+
+def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> str:
+    """A random binary tree in which only streams that an equality connects meet."""
+    parts: list[tuple[str, str]] = [(name, name) for name in names]  # what it holds, and how it is written
+    while len(parts) > 1:
+        connected = [
+            (one, other)
+            for one in parts
+            for other in parts
+            if one is not other and any(left[0] in one[0] and right[0] in other[0] for left, right in equalities)
+        ]
+        one, other = rng.choice(connected)
+        pair = rng.sample([one, other], 2)
+        parts = [part for part in parts if part not in pair]
+        parts.append((one[0] + other[0], f"({pair[0][1]} {pair[1][1]})"))
+    return parts[0][1]
+
+
+def answer(spark: SparkSession, checkpoint: Path, plan: Plan, rng: random.Random) -> pa.Table:
+    kinds = {
+        name: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
+        for name, timed, late in zip(plan.names, plan.timed, plan.lateness, strict=True)
+    }
+    groups = rng.choice([4, 64, 256])
+    remaining, answers = list(plan.batches), []
+    while remaining:
+        processors = rng.choice([1, 2, 3])
+        with Steps(
+            spark, checkpoint, plan.text, kinds, processors=processors, groups=groups, answers=answers, joins=plan.joins
+        ) as steps:
+            for _ in range(rng.choice([1, 2])):
+                if remaining:
+                    steps.feed(remaining.pop(0))
+    return pa.concat_tables(answers)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 8, 12, 13, 16, 18, 19, 20, 26, 27])
+def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw(seed)
+    referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
+
+
+def test_every_shape_gives_the_same_answer(spark: SparkSession, tmp_path: Path) -> None:
+    plan = replace(draw(4), joins="auto")
+    rng = random.Random(4)
+    shapes = {"multiway", *(tree(rng, plan.names, list(plan.equalities)) for _ in range(3))}
+    assert len(plan.expected()) > 0
+    for number, joins in enumerate(sorted(shapes)):
+        found = answer(spark, tmp_path / str(number), replace(plan, joins=joins), random.Random(number))
+        referee.assert_same_rows(found, plan.expected())
