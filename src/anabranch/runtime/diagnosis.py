@@ -1,13 +1,14 @@
 """What to tell the user when a batch fails inside Spark because of the data.
 
 Bad rows of a stream never get here: they are found before the exchange and reported by processors. What is left are
-records that a source cannot read, and SELECT expressions or a residual predicate that fail on a joined row. Spark's
-account of the former hides the cause below the exception that Python sees; that of the latter does not name the row.
+records that a source cannot read, and SELECT expressions or conditions between streams that fail on a joined row.
+Spark's account of the former hides the cause below the exception that Python sees; that of the latter does not name the
+row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 
@@ -15,9 +16,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.errors import AnabranchError, BadRowError
-from anabranch.plan.logical import JoinQuery
+from anabranch.plan.logical import Output
 from anabranch.runtime.attempt import VALUE, attempt, judge
-from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import row_text
 
 # Classes of SQLSTATE: data exception, constraint violation (such as a duplicate map key), raise_error, called routine.
@@ -46,21 +46,21 @@ def is_of_the_data(error: BaseException) -> bool:
 
 
 def failing_joined_row(
-    query: JoinQuery, layout: Layout, joined: DataFrame, error: BaseException
+    condition: str | None, outputs: Sequence[Output], joined: DataFrame, error: BaseException
 ) -> AnabranchError | None:
     """Which expression over joined rows fails, and on which of them; None if none does.
 
     Computes the joined rows once more. That is as good as the first time, and happens only before the run ends.
     """
-    residual = () if query.residual is None else (query.residual,)
-    names = [f"the condition {text}" for text in residual]
-    names += [f"the column {output.name}, {output.expression}," for output in layout.outputs or ()]
-    judged = judge(joined, [*residual, *(output.expression for output in layout.outputs or ())])
+    conditions = () if condition is None else (condition,)
+    names = [f"the condition {text}" for text in conditions]
+    names += [f"the column {output.name}, {output.expression}," for output in outputs]
+    judged = judge(joined, [*conditions, *(output.expression for output in outputs)])
     tried = {n: attempt(joined.sparkSession, one) for n, one in enumerate(judged) if one.can_fail}
     if not tried:
         return None
-    if query.residual is not None:
-        joined = joined.where(tried[0].isNull() | tried[0][VALUE] if 0 in tried else query.residual)
+    if condition is not None:
+        joined = joined.where(tried[0].isNull() | tried[0][VALUE] if 0 in tried else condition)
     failed = [one.isNull() for one in tried.values()]
     try:
         found = joined.where(reduce(or_, failed)).select(row_text(joined), *failed).first()

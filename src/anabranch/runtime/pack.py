@@ -20,7 +20,7 @@ from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried
-from anabranch.runtime.layout import Exchange, InputLayout, Layout, Slot
+from anabranch.runtime.layout import Exchange, InputLayout, Layout, PartLayout, Slot
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS
@@ -54,12 +54,7 @@ def processor_of(placement: Placement) -> Column:
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     """What processors yield into an exchange as packed rows of the next round: selected, hashed, with keys."""
-    columns = [
-        f"{from_carried(column.slot, column.type)} AS {quote(column.name)}"
-        for part in exchange.parts
-        for column in part.columns
-    ]
-    rows = yielded.selectExpr("*", *columns)
+    rows = yielded.selectExpr("*", *(text for part in exchange.parts for text in joined_columns(part)))
     for part in exchange.parts:
         kept = all_of(part.conditions)
         if kept is not None:
@@ -78,6 +73,11 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
             keys = {part.part: keys.get(part.part, slot.name) for part in exchange.parts}
         made.append(f"CAST({_by_part(keys)} AS {slot.type.simpleString()}) AS {slot.name}" if keys else slot.name)
     return rows.selectExpr(*made)
+
+
+def joined_columns(part: PartLayout) -> list[str]:
+    """The columns of a part that travels, by their names above the joins and in their own types."""
+    return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in part.columns]
 
 
 def _by_part(texts: dict[int, str]) -> str:

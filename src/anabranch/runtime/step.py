@@ -24,16 +24,17 @@ from pyspark.sql import functions as F
 
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.kernel.delta import INPUT
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery, quote
+from anabranch.plan.logical import JoinQuery, all_of, quote
 from anabranch.plan.watermark import thresholds
 from anabranch.runtime.carried import restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.layout import Layout
-from anabranch.runtime.pack import pack_between, processor_of
+from anabranch.runtime.pack import joined_columns, pack_between, processor_of
 from anabranch.runtime.processor import ProcessorPlan, StepTask, run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
 from anabranch.runtime.report import Report, combine, parse_report
@@ -189,6 +190,11 @@ class StepRunner:
         return found
 
     def _processed(self, packed: DataFrame, number: int, directory: Path, staging: Path | None = None) -> DataFrame:
+        """What the processors yield in the last round."""
+        return self._yielded(packed, number, directory, staging)[-1]
+
+    def _yielded(self, packed: DataFrame, number: int, directory: Path, staging: Path | None) -> list[DataFrame]:
+        """What the processors yield in each round."""
         newest = self._last.newest if self._last else (None,) * self._inputs
         limits = thresholds(self._layout.times, self._layout.ports, newest)
         tasks = [
@@ -204,14 +210,13 @@ class StepRunner:
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        for nth, entry in enumerate(self._plan.rounds):
-            routed = packed.repartitionById(self._settings.processors, self._route)
-            function = _task_function(self._plan, tasks, nth)
-            if entry.exchanged is None:
-                return routed.mapInArrow(function, self._layout.result_schema)
-            exchange = self._layout.exchanges[nth]
-            packed = pack_between(exchange, routed.mapInArrow(function, exchange.yielded))
-        raise AssertionError("the last round goes into no exchange")
+        schemas = [*(exchange.yielded for exchange in self._layout.exchanges), self._layout.result_schema]
+        yielded: list[DataFrame] = []
+        for nth, schema in enumerate(schemas):
+            rows = pack_between(self._layout.exchanges[nth - 1], yielded[-1]) if yielded else packed
+            routed = rows.repartitionById(self._settings.processors, self._route)
+            yielded.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
+        return yielded
 
     def _expected(self) -> set[tuple[int, int]]:
         return {(nth, p) for nth in range(len(self._plan.rounds)) for p in range(self._settings.processors)}
@@ -324,9 +329,18 @@ class StepRunner:
             return explained
         told = unreadable_source(error)
         if told is None and is_of_the_data(error):
-            joined = restored(self._layout, self._processed(packed, number, directory))
-            told = failing_joined_row(self._query, self._layout, joined, error)
+            told = self._explain_joined_row(error, self._yielded(packed, number, directory, None))
         return told or error
+
+    def _explain_joined_row(self, error: BaseException, yielded: list[DataFrame]) -> AnabranchError | None:
+        for exchange, rows in zip(self._layout.exchanges, yielded, strict=False):
+            for part in exchange.parts:
+                joined = rows.where(f"{INPUT} = {part.part}").selectExpr(*joined_columns(part))
+                told = failing_joined_row(all_of(part.conditions), (), joined, error)
+                if told is not None:
+                    return told
+        joined = restored(self._layout, yielded[-1])
+        return failing_joined_row(self._query.residual, self._layout.outputs or (), joined, error)
 
 
 def _task_function(

@@ -1,0 +1,99 @@
+"""What happens between two rounds of a plan: every type travels, every key type joins, conditions fail with a story."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from anabranch.errors import BadRowError, ResumeMismatchError
+from tests.oracle.steps import Kind, Steps
+from tests.runtime.test_keys import SAME_TYPE
+from tests.runtime.test_types import CARRIED, NUMBERS, PAYLOAD
+
+pytestmark = pytest.mark.spark
+
+ROWS = pa.table({"k": [1, 2, 3], "i": [1, 2, 3]}, schema=NUMBERS)
+CHAIN = "FROM L, M, R WHERE L.k = M.k AND M.i = R.i"
+
+
+@pytest.fixture(autouse=True)
+def _time_type(spark: SparkSession) -> None:
+    """Spark 4.3 has TIME, but not by default."""
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+
+
+def collected(spark: SparkSession, checkpoint: Path, text: str, kinds: dict[str, Kind], joins: str) -> list[Row]:
+    """The answer when the joined rows of L and M wait in state for R, partly in another run."""
+    found: list[Row] = []
+
+    def sink(results: DataFrame, _: int) -> None:
+        found.extend(results.collect())
+
+    with Steps(spark, checkpoint, text, kinds, processors=2, sink=sink, joins=joins) as steps:
+        steps.feed({"L": ROWS, "M": ROWS.slice(1)})
+        steps.feed({"R": ROWS.slice(0, 2), "M": ROWS.slice(0, 1)})
+    with Steps(spark, checkpoint, text, kinds, processors=3, sink=sink, joins=joins) as steps:
+        steps.feed({"R": ROWS.slice(2)})
+    return found
+
+
+def test_payload_of_every_type_survives_between_rounds(spark: SparkSession, tmp_path: Path) -> None:
+    select = ("k", *(f"{expression} AS {name}" for name, expression in PAYLOAD.items()))
+    kinds = {"L": Kind(NUMBERS, select=select), "M": Kind(NUMBERS), "R": Kind(NUMBERS)}
+    found = collected(spark, tmp_path / "checkpoint", f"SELECT L.*, R.i {CHAIN}", kinds, "(L M) R")
+    expected = spark.createDataFrame(ROWS).selectExpr(*select, "i").collect()
+    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+
+
+def test_payload_that_arrow_cannot_carry_survives_between_rounds(spark: SparkSession, tmp_path: Path) -> None:
+    select = ("k", *(f"{expression} AS {name}" for name, expression in CARRIED.items()))
+    as_text = ", ".join(f"concat_ws(' ', typeof(L.{name}), CAST(L.{name} AS STRING)) AS {name}" for name in CARRIED)
+    kinds = {"L": Kind(NUMBERS, select=select), "M": Kind(NUMBERS), "R": Kind(NUMBERS)}
+    found = collected(spark, tmp_path / "checkpoint", f"SELECT L.k, {as_text} {CHAIN}", kinds, "(L M) R")
+    spark.createDataFrame(ROWS).selectExpr(*select).createOrReplaceTempView("L")
+    assert sorted(found) == sorted(spark.sql(f"SELECT L.k, {as_text} FROM L").collect())
+
+
+def test_keys_of_every_type_join_after_they_have_travelled(spark: SparkSession, tmp_path: Path) -> None:
+    """Row 3 of R differs from row 3 of M in the last column alone."""
+    literals = {f"c{n}": (kind, next(iter(values))) for n, (kind, values) in enumerate(SAME_TYPE.items())}
+    same = [f"CAST({literal} AS {kind}) AS {name}" for name, (kind, literal) in literals.items()]
+    last, (kind, _) = list(literals.items())[-1]
+    other = list(SAME_TYPE[kind])[-1]
+    differs = [*same[:-1], f"CAST(IF(i = 3, {other}, {literals[last][1]}) AS {kind}) AS {last}"]
+    kinds = {
+        "L": Kind(NUMBERS),
+        "M": Kind(NUMBERS, select=("k", "i", *same)),
+        "R": Kind(NUMBERS, select=("k", "i", *differs)),
+    }
+    equal = " AND ".join(f"M.{name} = R.{name}" for name in literals)
+    text = f"SELECT L.k, M.i, R.i AS j FROM L, M, R WHERE L.k = M.k AND {equal}"
+    found = collected(spark, tmp_path / "checkpoint", text, kinds, "(L M) R")
+    assert sorted(map(tuple, found)) == [(n, n, j) for n in (1, 2, 3) for j in (1, 2)]
+
+
+def test_a_condition_that_fails_between_rounds_is_named_with_the_row(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {name: Kind(NUMBERS) for name in "LMR"}
+    text = f"SELECT L.k {CHAIN} AND 1 / (L.i - M.i) < 5"
+    with Steps(spark, tmp_path / "checkpoint", text, kinds, joins="(L M) R") as steps:
+        with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+            steps.feed({"L": ROWS, "M": ROWS})
+        told = steps.runner.failure
+    assert isinstance(told, BadRowError)
+    assert "the condition 1 / (`L.i` - `M.i`) < 5 fails on a joined row: [DIVIDE_BY_ZERO]" in str(told)
+    assert re.search(r"The row is L.k=(\d), L.i=\1, M.i=\1\.", str(told))
+
+
+def test_another_shape_is_another_state_and_refused_on_resume(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {name: Kind(NUMBERS) for name in "LMR"}
+    with Steps(spark, tmp_path / "checkpoint", f"SELECT L.k {CHAIN}", kinds, joins="(L M) R") as steps:
+        steps.feed({"L": ROWS})
+    with (
+        pytest.raises(ResumeMismatchError, match="operators was"),
+        Steps(spark, tmp_path / "checkpoint", f"SELECT L.k {CHAIN}", kinds, joins="L (M R)"),
+    ):
+        pass
