@@ -54,16 +54,21 @@ class Plan:
     def where(self) -> str:
         return " AND ".join([*(f"{left} = {right}" for left, right in self.equalities), *self.conditions])
 
+    @property
+    def classes(self) -> list[set[str]]:
+        """The columns that are equal in every result."""
+        found: list[set[str]] = []
+        for pair in self.equalities:
+            touched = [terms for terms in found if terms & set(pair)]
+            found = [terms for terms in found if terms not in touched] + [set(pair).union(*touched)]
+        return found
+
     def counts(self, i: int) -> pa.Table:
-        """The rows of a stream that count: those that can join at all, and are on time."""
+        """The rows of a stream that count: those that satisfy what the equalities ask of it alone, and are on time."""
         name = self.names[i]
-        keys = {side.split(".")[1] for pair in self.equalities for side in pair if side.startswith(name)}
-        usable = []
-        for batch in self.batches:
-            rows = batch[name]
-            for key in keys:
-                rows = rows.filter(rows.column(key).is_valid())
-            usable.append(rows)
+        equal = [f"{one} = {other}" for terms in self.classes for one in terms for other in terms]
+        here = [text for text in equal if text.startswith(name) and f"= {name}." in text]
+        usable = [referee.query(f"SELECT * FROM {name} WHERE {' AND '.join(here)}", batch) for batch in self.batches]
         times = [InputTime(*entry) for entry in zip(self.windows, self.lateness, strict=True)]
         lateness = self.lateness[i]
         if lateness is None or not can_be_late(times, i):

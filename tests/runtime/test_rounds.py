@@ -97,3 +97,23 @@ def test_another_shape_is_another_state_and_refused_on_resume(spark: SparkSessio
         Steps(spark, tmp_path / "checkpoint", f"SELECT L.k {CHAIN}", kinds, joins="L (M R)"),
     ):
         pass
+
+
+def test_odd_names_and_joined_rows_without_any_time_among_rows_that_have_one(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """`ts` as an alias and `0` as a column look like what joined rows carry beside their columns."""
+    timeless = Kind(NUMBERS, select=("k", "i", "k AS `0`", "i AS `a.b`"))
+    timed = Kind(NUMBERS, "i", 0, select=("k", "i", "k AS `0`"))
+    kinds = {"ts": timeless, "M": timeless, "R": timed, "S": timed}
+    text = (
+        "SELECT ts.`0`, M.`a.b`, R.`0` AS r, S.i FROM ts, M, R [RANGE 1 MILLISECOND], S [RANGE 1 MILLISECOND] "
+        "WHERE ts.k = M.k AND M.i = R.i AND R.`0` = S.`0`"
+    )
+    for number, joins in enumerate(["auto", "((ts M) R) S", "(ts M) (R S)", "ts (M (R S))"]):
+        with Steps(spark, tmp_path / str(number), text, kinds, joins=joins) as steps:
+            steps.feed({"ts": ROWS, "M": ROWS.slice(1)})
+            steps.feed({"R": ROWS, "M": ROWS.slice(0, 1), "S": ROWS})
+            assert sorted(map(tuple, (row.values() for row in steps.answer.to_pylist()))) == [
+                (n,) * 4 for n in (1, 2, 3)
+            ]

@@ -2,7 +2,7 @@
 
 Parts of a plan are numbered as in `plan/logical`: inputs, then what operators produce. A part is stored at the operator
 above it. State columns of an input are `key.0`, ... (where they are stored) and `col.NAME`; those of joined rows also
-have `ts.ALIAS` for every row with an event time, and are `col.ALIAS.NAME`.
+have `ts:N` with the event time of input N, and are `col.ALIAS.NAME`.
 """
 
 from __future__ import annotations
@@ -170,15 +170,15 @@ class _Maker:
             ResultColumn(names.get(joined_column(*column), f"col.{joined_column(*column)}"), *self._origin(n, column))
             for column in operator.columns
         ]
+        timed = tuple(names.get(time_name(i), time_name(i)) for i in self._timed_inputs(part))
         results += [
-            ResultColumn(names.get(time_name(alias), time_name(alias)), *self._time_origin(n, alias))
-            for alias in self._timed_aliases(part)
+            ResultColumn(name, *self._time_origin(n, i))
+            for name, i in zip(timed, self._timed_inputs(part), strict=True)
         ]
         if goes is Goes.HERE:
             results.append(ResultColumn(HASH, 0, HASH))
             results += [ResultColumn(name, 0, name) for name in verify]
-        timed = tuple(names.get(time_name(alias), time_name(alias)) for alias in self._timed_aliases(part))
-        return OperatorPlan(part, operator.parts, shape, tuple(results), goes, timed)
+        return OperatorPlan(part, operator.parts, shape, tuple(results), goes, timed if self._timed else None)
 
     def _goes(self, n: int) -> Goes:
         if n == len(self._query.operators) - 1:
@@ -198,7 +198,7 @@ class _Maker:
             wanted = [
                 (joined_column(alias, column), self._type_of(alias, column)) for alias, column in operator.columns
             ]
-            wanted += [(time_name(alias), T.LongType()) for alias in self._timed_aliases(part)]
+            wanted += [(time_name(i), T.LongType()) for i in self._timed_inputs(part)]
             stored = [carried_type(t) for t in key_types] if must_verify(key_types) else []
             placed = _place(slots, [*(carried_type(t) for _, t in wanted), *stored])
             columns = [Carried(name, t, slot) for (name, t), slot in zip(wanted, placed, strict=False)]
@@ -212,7 +212,7 @@ class _Maker:
 
     def _state_of(self, part: PartLayout) -> Projection:
         """What of a part that has travelled is stored."""
-        times = {time_name(alias) for alias in self._timed_aliases(part.part)}
+        times = {time_name(i) for i in self._timed_inputs(part.part)}
         keys = [(f"key.{n}", slot) for n, slot in enumerate(part.key_slots)]
         columns = [
             (column.name if column.name in times else f"col.{column.name}", column.slot) for column in part.columns
@@ -236,40 +236,36 @@ class _Maker:
 
     def _origin(self, n: int, column: tuple[str, str]) -> tuple[int, str]:
         """The port of an operator that a column comes through, and its name in that part's state."""
-        port, part = self._port_of(n, column[0])
+        port, part = self._port_of(n, self._input_of(column[0]))
         return port, f"col.{column[1]}" if part < self._leaves else f"col.{joined_column(*column)}"
 
-    def _time_origin(self, n: int, alias: str) -> tuple[int, str]:
-        port, part = self._port_of(n, alias)
-        return port, TS if part < self._leaves else time_name(alias)
+    def _time_origin(self, n: int, i: int) -> tuple[int, str]:
+        port, part = self._port_of(n, i)
+        return port, TS if part < self._leaves else time_name(i)
 
-    def _port_of(self, n: int, alias: str) -> tuple[int, int]:
-        for port, part in enumerate(self._query.operators[n].parts):
-            if any(self._query.inputs[i].alias == alias for i in self._query.inputs_of(part)):
-                return port, part
-        raise AssertionError(f"{alias} is below operator {n}")
+    def _port_of(self, n: int, i: int) -> tuple[int, int]:
+        parts = enumerate(self._query.operators[n].parts)
+        return next((port, part) for port, part in parts if i in self._query.inputs_of(part))
+
+    def _input_of(self, alias: str) -> int:
+        return next(i for i, entry in enumerate(self._query.inputs) if entry.alias == alias)
 
     def _type_of(self, alias: str, column: str) -> T.DataType:
-        stream = next(entry.stream for entry in self._query.inputs if entry.alias == alias)
+        stream = self._query.inputs[self._input_of(alias)].stream
         return self._frames[stream].schema[column].dataType
 
     def _has_time(self, i: int) -> bool:
         return self._timed and self._streams[self._query.inputs[i].stream].time is not None
 
-    def _timed_aliases(self, part: int) -> list[str]:
-        return [self._query.inputs[i].alias for i in self._query.inputs_of(part) if self._has_time(i)]
+    def _timed_inputs(self, part: int) -> list[int]:
+        return [i for i in self._query.inputs_of(part) if self._has_time(i)]
 
     def _expiries(self, part: int) -> tuple[tuple[str, int], ...]:
-        return tuple(
-            (time_name(self._query.inputs[i].alias), _kernel_window(self._query.inputs[i].window))
-            for i in self._query.inputs_of(part)
-            if self._has_time(i)
-        )
+        inputs = self._timed_inputs(part)
+        return tuple((time_name(i), _kernel_window(self._query.inputs[i].window)) for i in inputs)
 
     def _window(self, part: int) -> int | None:
-        windows = [
-            _kernel_window(self._query.inputs[i].window) for i in self._query.inputs_of(part) if self._has_time(i)
-        ]
+        windows = [_kernel_window(self._query.inputs[i].window) for i in self._timed_inputs(part)]
         return min(windows, default=None)
 
     def _opposite(self, part: int) -> tuple[int, ...]:
@@ -277,9 +273,9 @@ class _Maker:
         return tuple(sorted(i for other in above.parts if other != part for i in self._query.inputs_of(other)))
 
 
-def time_name(alias: str) -> str:
-    """The state column with the event time of an alias, in a joined row."""
-    return f"ts.{alias}"
+def time_name(i: int) -> str:
+    """The column with the event time of input i in a joined row; those of aliases have a dot in their names."""
+    return f"ts:{i}"
 
 
 def _rounds(query: JoinQuery) -> Rounds:

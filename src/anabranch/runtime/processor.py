@@ -69,7 +69,7 @@ class OperatorPlan:
     """A join operator as a processor runs it.
 
     `number` is that of the part its results form, `parts` what it joins. Of results that go on to another operator,
-    `times` are the columns with the times of the rows they are made of.
+    `times` are the columns with the times of the rows they are made of; None if the query has no time at all.
     """
 
     number: int
@@ -77,7 +77,7 @@ class OperatorPlan:
     shape: JoinShape
     results: tuple[ResultColumn, ...]
     goes: Goes
-    times: tuple[str, ...] = ()
+    times: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,9 +348,10 @@ class _Attempt:
             result.name: matches.tables[result.port].column(result.column).take(rows[result.port])
             for result in operator.results
         }
-        if operator.times:
-            newest = reduce(np.maximum, [arrays[name].to_numpy() for name in operator.times])
-            arrays[TS] = pa.array(newest)
+        if operator.times is not None:
+            no_time = np.zeros(len(matches), dtype=np.int64)  # as for a stream that has none
+            times = [arrays[name].to_numpy() for name in operator.times]
+            arrays[TS] = pa.array(reduce(np.maximum, times) if times else no_time)
         if operator.goes is not Goes.EXCHANGE:
             return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
         arrays[INPUT] = pa.array(np.full(len(matches), operator.number, dtype=np.int8))
