@@ -92,6 +92,9 @@ def test_another_shape_is_another_state_and_refused_on_resume(spark: SparkSessio
     kinds = {name: Kind(NUMBERS) for name in "LMR"}
     with Steps(spark, tmp_path / "checkpoint", f"SELECT L.k {CHAIN}", kinds, joins="(L M) R") as steps:
         steps.feed({"L": ROWS})
+        step = steps.taken.last_step()
+        assert step is not None
+        assert (step.processors, len(step.reports)) == (2, 4)
     with (
         pytest.raises(ResumeMismatchError, match="operators was"),
         Steps(spark, tmp_path / "checkpoint", f"SELECT L.k {CHAIN}", kinds, joins="L (M R)"),

@@ -48,7 +48,7 @@ class Step:
     @property
     def processors(self) -> int:
         """How many processors the step's state is listed on."""
-        return len(self.reports)
+        return max(self.placement) + 1
 
     @classmethod
     def from_json(cls, body: Json) -> Step:
