@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -15,7 +14,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.api.session import threads
 from anabranch.errors import ConfigError
-from anabranch.runtime.jit import spare_compiler
+from anabranch.runtime.jit import diagnostic_command, spare_compiler
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 
@@ -77,13 +76,6 @@ def test_with_attempts_a_failed_task_is_tried_again(tmp_path: Path) -> None:
 def test_the_jvm_is_told_once_which_code_is_seldom_hot(spark: SparkSession) -> None:
     for _ in range(2):
         assert spare_compiler(spark)
-    jvm: Any = spark._jvm
-    process = jvm.java.lang.ProcessHandle.current().pid()
-    jcmd = Path(jvm.java.lang.System.getProperty("java.home")) / "bin" / "jcmd"
-    if not jcmd.exists():
-        pytest.skip("this Java comes without jcmd")
-    answer = subprocess.run(
-        [jcmd, str(process), "Compiler.directives_print"], capture_output=True, text=True, check=True
-    ).stdout
+    answer = diagnostic_command(spark, "compilerDirectivesPrint")
     assert answer.count("java/io/ObjectOutputStream*.*") == 1
     assert "Exclude:true" in answer

@@ -5,12 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.watermark import InputTime, PortTime, Thresholds, can_expire, multiway_ports, retention, thresholds
+from anabranch.plan.watermark import InputTime, PortTime, Thresholds, can_expire, retention, thresholds
 
 times = st.integers(-50, 50)
 inputs = st.lists(
     st.builds(InputTime, st.none() | st.integers(0, 20), st.none() | st.integers(0, 20)), min_size=2, max_size=4
 )
+
+
+def multiway_ports(inputs: int) -> tuple[PortTime, ...]:
+    """The ports of one operator that joins all inputs."""
+    return tuple(PortTime((i,), tuple(j for j in range(inputs) if j != i)) for i in range(inputs))
 
 
 def at_once(entries: list[InputTime], newest: list[int | None]) -> Thresholds:

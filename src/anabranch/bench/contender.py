@@ -28,6 +28,7 @@ from anabranch.api.session import local_session
 from anabranch.bench.job import ANABRANCH, CHAIN, SPARK, SPARK_ROCKSDB, Batch, Job, Outcome
 from anabranch.bench.queries import chain_of_joins, chain_query, continuous_query, stream_stream_join
 from anabranch.errors import BenchmarkError
+from anabranch.runtime.spark_logs import FILE_MANAGER, PLAIN
 
 STATE_STORE = "spark.sql.streaming.stateStore"
 ENGINE_SETTINGS: dict[str, dict[str, str]] = {
@@ -39,11 +40,7 @@ ENGINE_SETTINGS: dict[str, dict[str, str]] = {
     },
 }
 # Spark's default manager starts several processes per file on local disks; this one only runs chmod.
-TUNED_SETTINGS = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    ),
-}
+TUNED_SETTINGS = {FILE_MANAGER: PLAIN}
 
 
 def main() -> None:

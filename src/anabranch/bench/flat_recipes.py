@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.bench.recipe import FIRST_TIME, Column, History, Rows, count_on_one_key
+from anabranch.bench.recipe import FIRST_TIME, Column, OnOneKey, Rows
 
 STREAMS = ("A", "B", "C")
 
@@ -64,7 +64,7 @@ class Phases:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowthRecipe:
+class GrowthRecipe(OnOneKey):
     """State grows with fresh keys; `asked` known keys are asked for, and found once each, in every batch."""
 
     unit: int
@@ -72,10 +72,6 @@ class GrowthRecipe:
     window: int | None
     phases: Phases
     streams: tuple[str, ...] = STREAMS
-
-    def expected_results(self, history: History) -> int:
-        """How many results there are."""
-        return count_on_one_key(history, self.window)
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """One batch per second of event time."""
@@ -97,7 +93,7 @@ class GrowthRecipe:
 
 
 @dataclass(frozen=True, slots=True)
-class HotHistoryRecipe:
+class HotHistoryRecipe(OnOneKey):
     """One key, a row every `spacing` milliseconds in each stream, joined in a window of a few rows."""
 
     unit: int
@@ -105,10 +101,6 @@ class HotHistoryRecipe:
     window: int
     phases: Phases
     streams: tuple[str, ...] = STREAMS
-
-    def expected_results(self, history: History) -> int:
-        """How many results there are."""
-        return count_on_one_key(history, self.window)
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """Batches cover consecutive stretches of one evenly spaced history."""
@@ -122,7 +114,7 @@ class HotHistoryRecipe:
 
 
 @dataclass(frozen=True, slots=True)
-class HotBatchRecipe:
+class HotBatchRecipe(OnOneKey):
     """Fresh keys; in batch `hot` of `batch_count`, one key occurs often enough for `results` results."""
 
     unit: int
@@ -136,10 +128,6 @@ class HotBatchRecipe:
     def multiplicity(self) -> int:
         """How often the hot key occurs in each stream."""
         return round(math.pow(self.results, 1 / len(self.streams)))
-
-    def expected_results(self, history: History) -> int:
-        """How many results there are."""
-        return count_on_one_key(history, self.window)
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
         """All batches have the same number of rows, the hot one too."""

@@ -79,8 +79,21 @@ class Input:
     expected_results: int
 
 
+class OnOneKey:
+    """A recipe whose streams are all joined on `k`."""
+
+    __slots__ = ()
+    window: int | None
+
+    def expected_results(self, history: History) -> int:
+        """How many results there are."""
+        keys = [np.concatenate([rows.k for rows in parts]) for parts in history.values()]
+        times = [np.concatenate([rows.ts for rows in parts]) for parts in history.values()]
+        return count_results(keys, times, self.window)
+
+
 @dataclass(frozen=True, slots=True)
-class UniformRecipe:
+class UniformRecipe(OnOneKey):
     """Uniformly random keys at a steady rate: the input of `bench throughput`.
 
     `window_rows` is the number of rows of one stream that a window covers; it sets how fast time passes.
@@ -107,10 +120,6 @@ class UniformRecipe:
                 for number, stream in enumerate(self.streams)
             }
             start += size
-
-    def expected_results(self, history: History) -> int:
-        """How many results there are."""
-        return count_on_one_key(history, self.window)
 
     def _keys(self, stream: int, batch: int, size: int) -> Column:
         return np.random.default_rng([self.seed, stream, batch]).integers(0, self.keys, size, dtype=np.int64)
@@ -192,13 +201,6 @@ def _write(recipe: Recipe, folder: Path) -> dict[str, int]:
         "batches": number + 1,
         "expected_results": recipe.expected_results(history),
     }
-
-
-def count_on_one_key(history: History, window: int | None) -> int:
-    """The results of a join of all streams on `k`, given all their rows."""
-    keys = [np.concatenate([rows.k for rows in parts]) for parts in history.values()]
-    times = [np.concatenate([rows.ts for rows in parts]) for parts in history.values()]
-    return count_results(keys, times, window)
 
 
 def count_results(keys: Sequence[Column], times: Sequence[Column], window: int | None) -> int:

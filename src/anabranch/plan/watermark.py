@@ -58,11 +58,6 @@ class Thresholds:
     purge: tuple[int | None, ...]
 
 
-def multiway_ports(inputs: int) -> tuple[PortTime, ...]:
-    """The ports of one operator that joins all inputs."""
-    return tuple(PortTime((i,), tuple(j for j in range(inputs) if j != i)) for i in range(inputs))
-
-
 def thresholds(inputs: Sequence[InputTime], ports: Sequence[PortTime], newest: Sequence[int | None]) -> Thresholds:
     """What is late and what is dead, given the greatest ts seen per input before this batch."""
     late = tuple(

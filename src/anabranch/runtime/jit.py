@@ -1,7 +1,7 @@
 """Keep the JVM's optimising compiler for code that touches rows.
 
 A streaming query plans, serialises and schedules a few tasks per batch. That code is large and never hot, yet within
-the first minutes it reaches the thresholds of C2, which then spends a third of the machine's time on it: half a second
+the first minutes it reaches the thresholds of C2, which then spends a quarter of two cores' time on it: half a second
 for one method of `ObjectOutputStream`. The fast compiler's code is as good for work that takes milliseconds per batch.
 """
 
@@ -54,14 +54,14 @@ def spare_compiler(spark: SparkSession) -> bool:
             json.dump(directives, file)
             file.flush()
             try:
-                answer = _diagnostic_command(spark, "compilerDirectivesAdd", file.name)
+                answer = diagnostic_command(spark, "compilerDirectivesAdd", file.name)
             except Py4JError as error:
                 answer = str(error)
         system.setProperty(_TOLD, answer)
     return "directives added" in system.getProperty(_TOLD)
 
 
-def _diagnostic_command(spark: SparkSession, command: str, argument: str) -> str:
+def diagnostic_command(spark: SparkSession, command: str, *arguments: str) -> str:
     """Run one of jcmd's commands from inside the JVM, through its management bean."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
@@ -74,7 +74,8 @@ def _diagnostic_command(spark: SparkSession, command: str, argument: str) -> str
 
     text, thing = jvm.java.lang.String, jvm.java.lang.Object
     bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    call = array(thing, bean, command, array(thing, array(text, argument)), array(text, "[Ljava.lang.String;"))
+    given, kinds = ([array(text, *arguments)], ["[Ljava.lang.String;"]) if arguments else ([], [])
+    call = array(thing, bean, command, array(thing, *given), array(text, *kinds))
     # By reflection on the interface, because the server's own class is not open to callers.
     methods = jvm.java.lang.Class.forName("javax.management.MBeanServer").getMethods()
     invoke = next(method for method in methods if method.getName() == "invoke")

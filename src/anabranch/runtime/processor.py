@@ -244,9 +244,7 @@ class _Attempt:
             if made:
                 rows = pa.Table.from_batches(made).combine_chunks()
                 self._deltas[operator.number] = sort_rows(rows)
-        elif operator.goes is Goes.EXCHANGE:
-            yield from chunks
-        elif self._plan.parquet is not None:
+        elif operator.goes is Goes.SINK and self._plan.parquet is not None:
             self._write_parquet(chunks)
         else:
             yield from chunks
