@@ -45,6 +45,13 @@ Cores = Annotated[int, typer.Option(help="Cores that Spark may use.", min=1)]
 DriverMemory = Annotated[str, typer.Option(help="Heap of each JVM.")]
 
 Repeats = Annotated[int, typer.Option(help="Runs of each; the median counts.", min=1)]
+Rows = Annotated[int, typer.Option(help="Rows per stream.")]
+RowsPerBatch = Annotated[int, typer.Option(help="Rows per batch, all streams together.")]
+Sink = Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")]
+Contender = Annotated[
+    list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
+]
+Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
 
 
 def _defaults(options: type[ThroughputOptions] | type[FlatOptions]) -> dict[str, Any]:
@@ -71,24 +78,20 @@ def _bench(
 @bench.command(epilog=EXIT_CODES)
 @reported
 def throughput(
-    rows: Annotated[int, typer.Option(help="Rows per stream.")] = _THROUGHPUT["rows"],
+    rows: Rows = _THROUGHPUT["rows"],
     streams: Annotated[int, typer.Option(help="How many streams are joined, 2 to 8.")] = _THROUGHPUT["streams"],
     keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _THROUGHPUT["keys"],
-    rows_per_batch: Annotated[int, typer.Option(help="Rows per batch, all streams together.")] = _THROUGHPUT[
-        "rows_per_batch"
-    ],
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
     window: Annotated[int | None, typer.Option(help="Window in seconds; unbounded without.")] = None,
     window_rows: Annotated[int, typer.Option(help="Rows of one stream that a window covers.")] = _THROUGHPUT[
         "window_rows"
     ],
     processors: Processors = _THROUGHPUT["processors"],
     cores: Cores = _THROUGHPUT["cores"],
-    sink: Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")] = _THROUGHPUT["sink"],
-    contender: Annotated[
-        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
-    ] = None,
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Contender = None,
     repeats: Repeats = _THROUGHPUT["repeats"],
-    seed: Annotated[int, typer.Option(help="The same seed generates the same input.")] = _THROUGHPUT["seed"],
+    seed: Seed = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     tuned: Annotated[
         bool, typer.Option("--tuned", help="Give Spark's joins a checkpoint file manager that starts fewer processes.")
@@ -120,26 +123,21 @@ def throughput(
             driver_memory=driver_memory,
             tuned=tuned,
         )
-        result = throughput_benchmark.run(options, _report)
-    _show(result.to_json() if as_json else throughput_benchmark.table(result))
+        _compare(options, as_json)
 
 
 @bench.command(epilog=EXIT_CODES)
 @reported
 def chain(
-    rows: Annotated[int, typer.Option(help="Rows per stream.")] = 750_000,
+    rows: Rows = 750_000,
     keys: Annotated[int, typer.Option(help="Distinct values of each join key.")] = 375_000,
-    rows_per_batch: Annotated[int, typer.Option(help="Rows per batch, all streams together.")] = _THROUGHPUT[
-        "rows_per_batch"
-    ],
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
     processors: Processors = _THROUGHPUT["processors"],
     cores: Cores = _THROUGHPUT["cores"],
-    sink: Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")] = _THROUGHPUT["sink"],
-    contender: Annotated[
-        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
-    ] = None,
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Contender = None,
     repeats: Repeats = _THROUGHPUT["repeats"],
-    seed: Annotated[int, typer.Option(help="The same seed generates the same input.")] = _THROUGHPUT["seed"],
+    seed: Seed = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     work: Work = None,
     as_json: AsJson = False,
@@ -165,8 +163,7 @@ def chain(
             driver_memory=driver_memory,
             query=CHAIN,
         )
-        result = throughput_benchmark.run(options, _report)
-    _show(result.to_json() if as_json else throughput_benchmark.table(result))
+        _compare(options, as_json)
 
 
 @bench.command(epilog=EXIT_CODES)
@@ -219,6 +216,11 @@ def flat(
     _show(result.to_json() if as_json else flat_benchmark.table(result))
     if not all(finding.within_limit for finding in result.findings):
         raise typer.Exit(FAILED)
+
+
+def _compare(options: ThroughputOptions, as_json: bool) -> None:
+    result = throughput_benchmark.run(options, _report)
+    _show(result.to_json() if as_json else throughput_benchmark.table(result))
 
 
 @contextmanager
