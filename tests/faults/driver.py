@@ -18,7 +18,7 @@ import pyarrow as pa
 import anabranch as ab
 from tests.conftest import QUICK_START
 from tests.oracle.feed import Feed, run_to_end
-from tests.oracle.referee import Stream, join
+from tests.oracle.referee import Stream, join, query
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = pa.schema([("k", pa.int64()), ("at", pa.int64()), ("v", pa.string())])
@@ -29,6 +29,11 @@ QUERIES = {
     "filtered": f"SELECT A.k, A.v, B.v AS w, concat(C.v, '') AS x {FROM} AND A.v <> C.v",
     "rounds": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM} AND A.v <> B.v",
 }
+GROUPS = (
+    "SELECT A.k, count(*) AS n, min(B.v) AS w, max(A.v) AS v FROM A [RANGE 3 SECONDS], B [RANGE 1 SECOND] "
+    "WHERE A.k = B.k GROUP BY A.k"
+)
+QUERIES["groups"] = GROUPS
 # The condition between the two operators needs an exchange there, and so a second round.
 JOINS = {"rounds": "(A B) C"}
 
@@ -51,9 +56,16 @@ class Rig:
                 times = [1000 * number + 37 * row for row in range(10)]
                 feed.add(k=keys, at=times, v=[f"{name}{number}.{row}" for row in range(10)])
 
-    def expected(self) -> pa.Table:
+    def expected(self, kind: str = "plain") -> pa.Table:
         """The answer to what was added."""
         windows = {"A": 3000, "B": 1000, "C": None}
+        if kind == "groups":
+            pair = {name: Stream(self.feeds[name].complete, ["k"], "at", windows[name]) for name in "AB"}
+            times = "greatest(A.at, B.at) AS t, least(A.at + 3000, B.at + 1000) AS e"
+            rows = join(pair, ["A.k", "A.v", "B.v AS w", times])
+            inside = "r.k = s.k AND s.t <= r.t AND r.t <= s.e"
+            text = f"SELECT r.k, count(*), min(s.w), max(s.v) FROM j r JOIN j s ON {inside} GROUP BY r.k, r.v, r.w"
+            return query(text, {"j": rows})
         streams = {name: Stream(feed.complete, ["k"], "at", windows[name]) for name, feed in self.feeds.items()}
         return join(streams, ["A.k", "A.v", "B.v AS w", "C.v AS x"])
 

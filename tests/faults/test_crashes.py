@@ -17,12 +17,15 @@ pytestmark = pytest.mark.spark
 FAILPOINTS = ["step.before_sink", "step.after_sink", "sink.publish", "step.before_commit", "step.after_commit"]
 
 
-@pytest.mark.parametrize("query", ["plain", "filtered", "rounds"])
+AT_THE_END = ["end.announced", "end.before_sink", "end.after_sink", "end.before_commit", "end.after_commit"]
+
+
+@pytest.mark.parametrize("query", ["plain", "filtered", "rounds", "groups"])
 def test_a_run_that_ends_anywhere_is_continued_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     rig = Rig(tmp_path / "a place, 100% =strange= & #new ü")
-    for number, failpoint in enumerate(FAILPOINTS):
+    for number, failpoint in enumerate([*FAILPOINTS, *(AT_THE_END if query == "groups" else [])]):
         rig.add(1)
         marker = tmp_path / f"{number}"
         monkeypatch.setenv("ANABRANCH_FAILPOINT", f"{failpoint}=raise@once:{marker}")
@@ -30,5 +33,5 @@ def test_a_run_that_ends_anywhere_is_continued_exactly(
             run_to_end(rig.query(spark, query, processors=1 + number % 3), rig.output)
     rig.add(1)
     run_to_end(rig.query(spark, query), rig.output)
-    assert_same_rows(written(rig.output), rig.expected())
+    assert_same_rows(written(rig.output), rig.expected("groups" if query == "groups" else "plain"))
     assert_clean(rig)

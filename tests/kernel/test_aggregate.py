@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import BadRowError
-from anabranch.kernel.aggregate import AGGREGATES, count, range_window, rows_window, total
+from anabranch.kernel.aggregate import AGGREGATES, count, total
+from anabranch.kernel.spread import Reach
 from tests.oracle import referee
 from tests.oracle.profiles import examples
 
@@ -42,9 +43,12 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table({"g": pa.array(group, pa.int64()), "ts": pa.array(ts, pa.int64()), "i": range(size), **columns})
 
 
-def offsets(table: pa.Table) -> np.ndarray:
-    group = table.column("g").to_numpy()
-    return np.concatenate([np.flatnonzero(np.diff(group, prepend=-1)), [len(group)]])
+def reach_of(windows: list[range], rows: int) -> Reach:
+    """The reach of rows, given which of them are in the window of each: a range, as sorted rows have it."""
+    asked = [[place for place, window in enumerate(windows) if row in window] for row in range(rows)]
+    start = np.array([places[0] if places else 0 for places in asked], dtype=np.int64)
+    stop = np.array([places[-1] + 1 if places else 0 for places in asked], dtype=np.int64)
+    return Reach(start, stop, len(windows))
 
 
 def expected(table: pa.Table, frame: str) -> list[dict[str, object]]:
@@ -66,12 +70,13 @@ def same(found: object, wanted: object) -> bool:
     return found == wanted
 
 
-def check(table: pa.Table, start: np.ndarray, stop: np.ndarray, wanted: list[dict[str, object]]) -> None:
-    assert count(None, start, stop).to_pylist() == [row["rows"] for row in wanted]
+def check(table: pa.Table, windows: list[range], wanted: list[dict[str, object]]) -> None:
+    reach = reach_of(windows, len(table))
+    assert count(None, reach).to_pylist() == [row["rows"] for row in wanted]
     for name, functions in ASKED.items():
         values = table.column(name).combine_chunks()
         for function in functions:
-            found = AGGREGATES[function](values, start, stop).to_pylist()
+            found = AGGREGATES[function](values, reach).to_pylist()
             for row, value in zip(wanted, found, strict=True):
                 assert same(value, row[f"{name}_{function}"]), (name, function, value, row)
 
@@ -79,23 +84,37 @@ def check(table: pa.Table, start: np.ndarray, stop: np.ndarray, wanted: list[dic
 @examples(100)
 @given(tables(), st.integers(0, 13))
 def test_aggregates_over_a_range_of_time_are_those_of_duckdb(table: pa.Table, width: int) -> None:
-    asked = np.arange(len(table))
-    start, stop = range_window(table.column("ts").to_numpy(), offsets(table), asked, width)
-    check(table, start, stop, expected(table, f" RANGE BETWEEN {width} PRECEDING AND CURRENT ROW)"))
+    places = list(zip(table.column("g").to_pylist(), table.column("ts").to_pylist(), strict=True))
+    windows = []
+    for group, ts in places:
+        inside = [n for n, (g, t) in enumerate(places) if g == group and ts - width <= t <= ts]
+        windows.append(range(inside[0], inside[-1] + 1))
+    check(table, windows, expected(table, f" RANGE BETWEEN {width} PRECEDING AND CURRENT ROW)"))
 
 
 @examples(100)
 @given(tables(), st.integers(1, 6))
 def test_aggregates_over_the_last_rows_are_those_of_duckdb(table: pa.Table, rows: int) -> None:
-    asked = np.arange(len(table))
-    start, stop = rows_window(offsets(table), asked, rows)
-    check(table, start, stop, expected(table, f", i ROWS BETWEEN {rows - 1} PRECEDING AND CURRENT ROW)"))
+    groups = table.column("g").to_pylist()
+    windows = [range(max(groups.index(group), n + 1 - rows), n + 1) for n, group in enumerate(groups)]
+    check(table, windows, expected(table, f", i ROWS BETWEEN {rows - 1} PRECEDING AND CURRENT ROW)"))
 
 
 def test_a_sum_is_exact_also_where_running_totals_overflow_and_refused_where_it_does() -> None:
     most = 2**63 - 1
-    values = pa.array([most, most, -most, 5, None], pa.int64())
-    ends = np.array([[0, 1], [2, 4], [0, 3], [4, 5]])
-    assert total(values, ends[:, 0], ends[:, 1]).to_pylist() == [most, 5 - most, most, None]
+    values = pa.array([most, most, -most, -5, None], pa.int64())
+    places = np.arange(5)
+    alone = Reach(places, places + 1, 5)
+    assert total(values, alone).to_pylist() == [most, most, -most, -5, None]
+    assert total(values, Reach(np.zeros(5, np.int64), np.ones(5, np.int64), 1)).to_pylist() == [most - 5]
     with pytest.raises(BadRowError, match=f"a SUM is {2 * most}, which is no BIGINT"):
-        total(values, np.array([0]), np.array([2]))
+        total(values.slice(0, 2), Reach(np.zeros(2, np.int64), np.ones(2, np.int64), 1))
+
+
+def test_decimals_of_any_size_are_summed_exactly() -> None:
+    large, small = Decimal("99999999999999999999999999.999"), Decimal("-99999999999999999999999999.999")
+    values = pa.array([large, small, Decimal("0.001"), None, small], pa.decimal128(29, 3))
+    reach = Reach(np.array([0, 1, 0, 0, 2]), np.array([1, 3, 2, 3, 3]), 3)
+    with localcontext(prec=40):
+        wanted = [large + Decimal("0.001"), Decimal("0.001") - large, -2 * large]
+    assert total(values, reach).to_pylist() == wanted

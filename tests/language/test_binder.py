@@ -143,7 +143,9 @@ def test_aliases_with_dots_may_not_make_two_columns_one() -> None:
 
 
 def test_one_stream_and_more_than_the_limit_are_refused(bind) -> None:
-    with pytest.raises(UnsupportedError, match="a query over one stream is not supported yet: "):
+    with pytest.raises(
+        UnsupportedError, match="a query over one stream without GROUP BY or DISTINCT is not supported: "
+    ):
         bind("SELECT s.v FROM s")
     names = [f"a{number}" for number in range(MAX_INPUTS + 1)]
     froms = [", ".join(f"s {name}" for name in names[:count]) for count in (MAX_INPUTS, MAX_INPUTS + 1)]

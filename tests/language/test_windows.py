@@ -48,8 +48,6 @@ def test_a_bracket_after_a_column_stays_an_index(bind) -> None:
     ("window", "construct"),
     [
         ("[ROWS 5]", "ROWS"),
-        ("[PARTITION BY k]", "PARTITION BY"),
-        ("[PARTITION BY k ROWS 5]", "PARTITION BY"),
         ("[RANGE 10 SECONDS SLIDE 5 SECONDS]", "SLIDE"),
     ],
 )

@@ -60,7 +60,7 @@ def join(streams: Mapping[str, Stream], select: Sequence[str] | None = None, whe
     ]
     columns = ", ".join(everything if select is None else select)
     tables = ", ".join(f'"{name}"' for name in names)
-    statement = f"SELECT {columns} FROM {tables} WHERE {' AND '.join(conditions)}"
+    statement = f"SELECT {columns} FROM {tables} WHERE {' AND '.join(conditions) or 'true'}"
     return query(statement, {name: stream.rows for name, stream in streams.items()})
 
 

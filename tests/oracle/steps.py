@@ -55,6 +55,7 @@ class Steps:
     answers: list[pa.Table] = field(default_factory=list)
     next_batch: int = 0
     joins: str = "auto"
+    emit: str = "tuple"
 
     def __enter__(self) -> Steps:
         # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
@@ -66,7 +67,7 @@ class Steps:
         }
         chosen = {"memory": None, "quarantine": None, "late_rows": None, **self.settings}
         settings = StepSettings(processors=self.processors, groups=self.groups, **chosen)
-        bound = parse_query(self.text, streams, self.joins)
+        bound = parse_query(self.text, streams, self.joins, self.emit)
         self.query = Query(self.spark, bound, frames, streams, settings, self.checkpoint)
         self.taken = Checkpoint(self.checkpoint)
         self.taken.take(self.query._identity())
@@ -96,6 +97,11 @@ class Steps:
         log.touch()
         self.runner(pack(self.query._layout, frames), number)
         self.next_batch = number + 1
+
+    def end(self) -> None:
+        """Take the input for ended, as a run does that processes what is there."""
+        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
+        self.runner.end(pack(self.query._layout, frames))
 
     @property
     def answer(self) -> pa.Table:

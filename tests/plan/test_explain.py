@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, Output, StreamSchema
+from anabranch.plan.logical import ContinuousQuery, JoinInput, JoinOperator, Output, StreamSchema
 
 SECOND = 1_000_000
 STREAMS = {
@@ -13,7 +13,7 @@ STREAMS = {
 
 
 def explain(window: int | None, residual: str | None) -> list[str]:
-    query = JoinQuery(
+    query = ContinuousQuery(
         "...",
         (
             JoinInput("a", "A", window, ("`k`",), ("`v` > 1",), ("v",)),
@@ -47,7 +47,7 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
         JoinOperator((3, 2), (1,), (("`b.v`",), ("`v`",)), (), (("a", "v"),)),
     )
     classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
-    query = JoinQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
+    query = ContinuousQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
     drawn = explain_join(query, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
     stream = "[unbounded], keeps [v], never purged"
     assert drawn.splitlines() == [

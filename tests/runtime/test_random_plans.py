@@ -1,8 +1,9 @@
-"""Random plans: joins over different keys in any shape, with restarts, against DuckDB.
+"""Random plans: joins over different keys in any shape, and what groups them, with restarts, against DuckDB.
 
-Each seed draws two to six streams, equalities that connect them on columns of different types, conditions between them,
-windows and lateness, and a shape of the joins. The answer has to be that of DuckDB on the rows that are on time by SPEC
-section 0, whatever the shape, the number of groups, processors and batches.
+Each seed draws two to six streams, or one that is grouped, equalities that connect them on columns of different types,
+conditions between them, windows and lateness, a shape of the joins, and perhaps a grouping. The answer has to be that
+of DuckDB on the rows that are on time by SPEC section 0, whatever the shape, the number of groups, processors and
+batches.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class Plan:
     conditions: tuple[str, ...]
     joins: str
     batches: tuple[dict[str, pa.Table], ...]
+    grouping: Grouping | None = None
 
     @property
     def text(self) -> str:
@@ -47,12 +49,14 @@ class Plan:
             name if window is None else f"{name} [RANGE {window} MILLISECONDS]"
             for name, window in zip(self.names, self.windows, strict=True)
         ]
+        if self.grouping is not None:
+            return self.grouping.text(", ".join(items), self.where)
         columns = ", ".join(f"{name}.v AS {name}" for name in self.names)
         return f"SELECT {columns} FROM {', '.join(items)} WHERE {self.where}"
 
     @property
     def where(self) -> str:
-        return " AND ".join([*(f"{left} = {right}" for left, right in self.equalities), *self.conditions])
+        return " AND ".join([*(f"{left} = {right}" for left, right in self.equalities), *self.conditions]) or "true"
 
     @property
     def classes(self) -> list[set[str]]:
@@ -68,10 +72,11 @@ class Plan:
         name = self.names[i]
         equal = [f"{one} = {other}" for terms in self.classes for one in terms for other in terms]
         here = [text for text in equal if text.startswith(name) and f"= {name}." in text]
-        usable = [referee.query(f"SELECT * FROM {name} WHERE {' AND '.join(here)}", batch) for batch in self.batches]
+        asked = " AND ".join(here) or "true"
+        usable = [referee.query(f"SELECT * FROM {name} WHERE {asked}", batch) for batch in self.batches]
         times = [InputTime(*entry) for entry in zip(self.windows, self.lateness, strict=True)]
         lateness = self.lateness[i]
-        if lateness is None or not can_be_late(times, i):
+        if lateness is None or not (self.grouping or can_be_late(times, i)):
             return pa.concat_tables(usable)
         return on_time(usable, "t", lateness)[0]
 
@@ -80,12 +85,77 @@ class Plan:
             name: referee.Stream(self.counts(i), [], "t" if self.timed[i] else None, self.windows[i])
             for i, name in enumerate(self.names)
         }
-        return referee.join(streams, [f"{name}.v" for name in self.names], where=self.where)
+        if self.grouping is None:
+            return referee.join(streams, [f"{name}.v" for name in self.names], where=self.where)
+        ends = [f"{name}.t + {w}" for name, w in zip(self.names, self.windows, strict=True) if w is not None]
+        joined = referee.join(
+            streams,
+            [
+                *(f"{key} AS g{n}" for n, key in enumerate(self.grouping.keys)),
+                f"{self.grouping.argument} AS v",
+                f"greatest({', '.join(f'{name}.t' for name in self.names)}) AS t",
+                f"least({', '.join(ends) or 0}) AS e",
+            ],
+            where=self.where,
+        )
+        return self.grouping.expected(joined)
 
 
-def draw(seed: int) -> Plan:
+@dataclass(frozen=True)
+class Grouping:
+    """What is done with joined rows: aggregates by some keys over windows of time or of so many rows, or DISTINCT."""
+
+    keys: tuple[str, ...]
+    argument: str
+    rows: int | None = None
+    distinct: bool = False
+
+    def text(self, items: str, where: str) -> str:
+        keys = ", ".join(f"{key} AS g{n}" for n, key in enumerate(self.keys))
+        if self.distinct:
+            return f"SELECT DISTINCT {keys} FROM {items} WHERE {where}"
+        if self.rows is not None:
+            items = f"A [PARTITION BY {', '.join(self.keys)} ROWS {self.rows}]"
+        calls = ", ".join(f"{name}({self.argument}) AS {name}" for name in ("count", "sum", "min", "max"))
+        by = ", ".join(self.keys)
+        return f"SELECT {keys}, count(*) AS n, {calls} FROM {items} WHERE {where} GROUP BY {by} HAVING count(*) <> 3"
+
+    def expected(self, joined: pa.Table) -> pa.Table:
+        """Of all joined rows with their time t and the time e at which they expire."""
+        keys = ", ".join(f"g{n}" for n in range(len(self.keys)))
+        same = " AND ".join(f"r.g{n} IS NOT DISTINCT FROM s.g{n}" for n in range(len(self.keys)))
+        calls = "count(*) AS n, count(s.v), sum(s.v), min(s.v), max(s.v)"
+        order = f"(PARTITION BY {keys} ORDER BY t, v NULLS FIRST)"
+        numbered = f"(SELECT *, row_number() OVER () AS i, row_number() OVER {order} AS p FROM j)"
+        inside = "s.t <= r.t AND r.t <= s.e"
+        if self.rows is not None:
+            inside = f"s.p <= r.p AND r.p < s.p + {self.rows}"
+        if self.distinct:
+            earlier = f"EXISTS (FROM {numbered} s WHERE {same} AND s.p < r.p AND s.e >= r.t)"
+            return referee.query(f"SELECT {keys} FROM {numbered} r WHERE NOT {earlier}", {"j": joined})
+        shown = ", ".join(f"r.g{n}" for n in range(len(self.keys)))
+        text = f"SELECT {shown}, {calls} FROM {numbered} r JOIN {numbered} s ON {same} AND {inside}"
+        return referee.query(f"{text} GROUP BY r.i, {shown} HAVING count(*) <> 3", {"j": joined})
+
+
+def draw_grouped(seed: int) -> Plan:
+    """A plan over one to four streams that groups what they give."""
     rng = random.Random(seed)
-    names = "ABCDEF"[: rng.choice([2, 3, 3, 4, 4, 5, 6])]
+    plan = draw(seed, rng.choice([1, 1, 2, 3, 4]))
+    names = plan.names
+    windows = tuple(rng.choice([0, 5, 15, 40]) for _ in names)
+    windows = tuple(w if n == 0 or rng.random() < 0.8 else None for n, w in enumerate(windows))
+    keys = tuple(rng.sample([f"{rng.choice(names)}.{column}" for column in "kjs"], rng.choice([1, 1, 2])))
+    grouping = Grouping(keys, f"{rng.choice(names)}.v", distinct=rng.random() < 0.3)
+    if len(names) == 1 and rng.random() < 0.5:
+        windows, grouping = (None,), replace(grouping, rows=rng.choice([1, 2, 5]), distinct=False)
+    lateness = tuple(rng.choice([0, 5, 20]) for _ in names)
+    return replace(plan, timed=(True,) * len(names), windows=windows, lateness=lateness, grouping=grouping)
+
+
+def draw(seed: int, streams: int | None = None) -> Plan:
+    rng = random.Random(seed)
+    names = "ABCDEF"[: streams or rng.choice([2, 3, 3, 4, 4, 5, 6])]
     windowed = rng.random() < 0.8
     timed = tuple(windowed and rng.random() < 0.9 for _ in names)
     windows = tuple(rng.choice([0, 5, 15, 40, None]) if has else None for has in timed)
@@ -119,6 +189,8 @@ def draw(seed: int) -> Plan:
 def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> str:
     """A random binary tree in which only streams that an equality connects meet."""
     parts: list[tuple[str, str]] = [(name, name) for name in names]  # what it holds, and how it is written
+    if len(parts) == 1:
+        return "auto"
     while len(parts) > 1:
         connected = [
             (one, other)
@@ -148,12 +220,20 @@ def answer(spark: SparkSession, checkpoint: Path, plan: Plan, rng: random.Random
             for _ in range(rng.choice([1, 2])):
                 if remaining:
                     steps.feed(remaining.pop(0))
+            if not remaining:
+                steps.end()
     return pa.concat_tables(answers)
 
 
 @pytest.mark.parametrize("seed", [2, 8, 18, 20, 27])
 def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw(seed)
+    referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw_grouped(seed)
     referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
 
 

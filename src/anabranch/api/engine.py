@@ -96,13 +96,15 @@ class Engine:
         self._frames[name] = stream
         self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
 
-    def sql(self, text: str, *, joins: str = "auto") -> Query:
+    def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """A continuous query in CQL; refused at once if it cannot be run as it is.
 
         Args:
             text: the query.
             joins: the shape of its joins. With "auto" and "multiway" streams that share a key are joined at once. A
                 tree over the aliases, such as "((A B) C) D", says what is joined first; the answer is the same.
+            emit: how often GROUP BY answers a group: at every "tuple" of it, or once in every "batch" that completes
+                the windows of some of its tuples, for the last of these.
 
         >>> query = engine.sql(
         ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
@@ -115,7 +117,7 @@ class Engine:
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
         )
-        bound = parse_query(text, self._streams, joins)
+        bound = parse_query(text, self._streams, joins, emit)
         return Query(self.spark, bound, dict(self._frames), dict(self._streams), settings, self.checkpoint)
 
     @property

@@ -12,7 +12,7 @@ import anabranch
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import JoinQuery, StreamSchema, joined_column
+from anabranch.plan.logical import ContinuousQuery, Grouping, StreamSchema, joined_column
 from anabranch.runtime.analysis import check_answer, check_inputs, unlogged
 from anabranch.runtime.compile import lay_out
 from anabranch.runtime.layout import Layout
@@ -27,7 +27,7 @@ class Query:
     def __init__(
         self,
         spark: SparkSession,
-        bound: JoinQuery,
+        bound: ContinuousQuery,
         frames: dict[str, DataFrame],
         streams: dict[str, StreamSchema],
         settings: StepSettings,
@@ -114,6 +114,7 @@ class Query:
                     for entry in self._layout.inputs
                 },
                 "input order": [entry.alias for entry in self._bound.inputs],
+                "grouping": None if self._bound.grouping is None else _describe_grouping(self._bound.grouping),
                 "operators": [
                     {
                         "holds": self._aliases(len(self._bound.inputs) + n),
@@ -124,11 +125,23 @@ class Query:
                         "columns": [joined_column(*column) for column in operator.columns],
                     }
                     for n, (operator, types) in enumerate(
-                        zip(self._bound.operators[:-1], self._layout.key_types[:-1], strict=True)
+                        zip(self._bound.operators, self._layout.key_types, strict=False)
                     )
+                    if len(self._bound.inputs) + n < len(self._layout.ports)
                 ],
                 "key types": [data_type.simpleString() for data_type in self._layout.key_types[-1]],
                 "residual predicate": self._bound.residual,
                 "select": [f"{output.expression} AS {output.name}" for output in self._bound.outputs],
             },
         }
+
+
+def _describe_grouping(grouping: Grouping) -> Json:
+    return {
+        "by": list(grouping.keys),
+        "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
+        "having": list(grouping.conditions),
+        "last rows": grouping.rows,
+        "distinct": grouping.distinct,
+        "emit": "batch" if grouping.once else "tuple",
+    }

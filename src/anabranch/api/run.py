@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.observe.events import Event, EventLog
@@ -23,13 +25,16 @@ if TYPE_CHECKING:
 class Run:
     """A started query. Names that PySpark's StreamingQuery has behave as there."""
 
-    def __init__(self, query: Query, spark_query: StreamingQuery, runner: StepRunner, events: EventLog) -> None:
-        """Made by `Writer.start`."""
+    def __init__(
+        self, query: Query, spark_query: StreamingQuery, runner: StepRunner, events: EventLog, *, ends: bool
+    ) -> None:
+        """Made by `Writer.start`; `ends` if the input does, and something is to be done about it."""
         self._query = query
         self._spark_query = spark_query
         self._runner = runner
         self._events = events
         self._ended = threading.Event()
+        self._ends = ends
 
     @property
     def id(self) -> str:
@@ -49,7 +54,7 @@ class Run:
     @property
     def isActive(self) -> bool:
         """Whether the run is still going."""
-        return self._spark_query.isActive
+        return self._spark_query.isActive or (self._ends and not self._ended.is_set())
 
     @property
     def status(self) -> dict[str, Any]:
@@ -73,10 +78,15 @@ class Run:
         progress = self._spark_query.lastProgress
         if progress is None:
             return None
-        return self._combine(json.loads(progress.json), {r.batch_id: r for r in list(self._runner.results)})
+        results = list(self._runner.results)
+        combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
+        if "anabranch" in combined:
+            combined["anabranch"]["totals"] = results[-1].totals  # with what came at the end of the input
+        return combined
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
+        deadline = None if timeout is None else time.monotonic() + timeout
         try:
             if timeout is None:
                 self._spark_query.awaitTermination()
@@ -85,7 +95,12 @@ class Run:
         except StreamingQueryException as error:
             self._ended.wait(10)
             raise self._runner.failure or error from None
-        self._ended.wait(10)
+        if not self._ends:
+            self._ended.wait(10)
+        elif not self._ended.wait(None if deadline is None else max(deadline - time.monotonic(), 0)):
+            return False
+        if self._runner.failure is not None:
+            raise self._runner.failure
         return None if timeout is None else True
 
     def processAllAvailable(self) -> None:
@@ -97,13 +112,13 @@ class Run:
 
     def stop(self) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed."""
+        self._ends = False
         self._spark_query.stop()
         self._ended.wait(60)
 
     def exception(self) -> BaseException | None:
         """What ended the run, if it ended by an error."""
-        error = self._spark_query.exception()
-        return (self._runner.failure or error) if error is not None else None
+        return self._runner.failure or self._spark_query.exception()
 
     def explain(self) -> None:
         """Print the plan and, once there is some, the state per processor."""
@@ -142,11 +157,14 @@ def start_run(
             events,
             sink_reads_all=chosen.function is None and chosen.format != "console",
         )
+        if runner.must_end:
+            runner.end(_no_rows(query))
         spark_query = _start_spark(query, chosen.name, trigger, checkpoint, runner)
     except BaseException:
         checkpoint.release()
         raise
-    run = Run(query, spark_query, runner, events)
+    ends = runner.answers_at_the_end and bool(trigger.get("availableNow"))
+    run = Run(query, spark_query, runner, events, ends=ends)
     threading.Thread(target=_release_at_end, args=(run, checkpoint), name="anabranch-run", daemon=True).start()
     return run
 
@@ -171,11 +189,22 @@ def _start_spark(
         raise
 
 
+def _no_rows(query: Query) -> DataFrame:
+    """An empty batch, in a session that has all that the query's own has and is no one else's."""
+    spark = query._spark
+    session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
+    return session.createDataFrame([], query._packed.schema)
+
+
 def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
     try:
         run._spark_query.awaitTermination()
-    except PySparkException:
-        pass  # told to the user by awaitTermination and exception
+        if run._ends:
+            run._runner.end(_no_rows(run._query))
+    except Exception:
+        if run.exception() is None:
+            raise
+        # else it is told to the user by awaitTermination and exception
     finally:
         run._runner.wait_idle()
         checkpoint.release()

@@ -30,7 +30,7 @@ def prepare(spark: SparkSession, file: RunFile) -> Query:
     )
     for stream in file.streams:
         engine.register(stream.name, _open(spark, stream), time=stream.time, lateness=stream.lateness)
-    return engine.sql(file.query, joins=file.joins)
+    return engine.sql(file.query, joins=file.joins, emit=file.emit)
 
 
 def start(query: Query, file: RunFile) -> Run:

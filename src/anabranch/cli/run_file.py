@@ -2,7 +2,8 @@
 
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
-    processors = 2                   # optional, as are: groups, memory, quarantine, late_rows, joins
+    processors = 2                   # optional, as are: groups, memory, quarantine, late_rows,
+                                     # joins, emit
 
     [streams.orders]                 # one table per stream
     format = "parquet"               # any format that Spark can stream from
@@ -41,12 +42,13 @@ import yaml
 from anabranch.cli.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
+from anabranch.language.grouping import EACH_TUPLE
 from anabranch.language.shape import AUTO
 from anabranch.runtime.sinks import FILE_FORMATS
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
 
-_KEYS = "query checkpoint streams sink trigger processors groups memory quarantine late_rows joins spark".split()
+_KEYS = "query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark".split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +90,7 @@ class RunFile:
     quarantine: str | None
     late_rows: str | None
     joins: str
+    emit: str
     spark: dict[str, str]
 
 
@@ -119,6 +122,7 @@ def load(path: Path) -> RunFile:
         quarantine=_optional_path(top, "quarantine", folder),
         late_rows=_optional_path(top, "late_rows", folder),
         joins=top.text("joins") or AUTO,
+        emit=top.text("emit") or EACH_TUPLE,
         spark=_spark(top),
     )
 

@@ -1,4 +1,4 @@
-"""The query language: from CQL text to a bound `JoinQuery`, or to an error a person can act on.
+"""The query language: from CQL text to a bound `ContinuousQuery`, or to an error a person can act on.
 
 The path of a query through this package, one step per module:
 

@@ -1,4 +1,4 @@
-"""A CQL text bound to the registered streams: the whole way from text to `JoinQuery`.
+"""A CQL text bound to the registered streams: the whole way from text to `ContinuousQuery`.
 
 Each conjunct of ON and WHERE goes to the lowest place where it can be decided: an equality between two streams to a
 join key, a condition on one stream below the joins, anything else to the first operator that has all it reads, or to
@@ -8,7 +8,7 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlglot import exp
 
@@ -18,27 +18,53 @@ from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equal
 from anabranch.language.dialect import read, span_of
 from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
+from anabranch.language.grouping import (
+    EACH_BATCH,
+    EACH_TUPLE,
+    FUNCTIONS,
+    GroupedAnswer,
+    check_grouped,
+    is_grouped,
+    range_of,
+)
 from anabranch.language.scope import ColumnRef, Scope, open_scope
 from anabranch.language.shape import AUTO, read_shape
 from anabranch.language.source import Source
 from anabranch.plan.arrangement import UnconnectedError
-from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, Output, StreamSchema
+from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Output, StreamSchema
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
 Predicates = dict[str, list[str]]
 
 
-def parse_query(text: str, streams: Mapping[str, StreamSchema], joins: str = AUTO) -> JoinQuery:
+def parse_query(
+    text: str, streams: Mapping[str, StreamSchema], joins: str = AUTO, emit: str = EACH_TUPLE
+) -> ContinuousQuery:
     """The query that the text describes over the streams, or a `QueryError` that says what to change.
 
-    `joins` is the shape of its joins (`language/shape`).
+    `joins` is the shape of its joins (`language/shape`), `emit` how often a group is answered: at every "tuple", or
+    once in every "batch".
     """
+    if emit not in (EACH_TUPLE, EACH_BATCH):
+        raise QueryError(f"emit must be {EACH_TUPLE!r} or {EACH_BATCH!r}, not {emit!r}")
     source, tree = read(text)
     statement = take_apart(source, tree)
-    scope = open_scope(source, statement.items, streams)
-    outputs, needed = _outputs(statement, scope)
+    grouped = is_grouped(statement, source.tokens)
+    scope = open_scope(source, statement.items, streams, single=grouped)
+    answer = GroupedAnswer(statement, scope) if grouped else None
+    outputs, needed = _outputs(statement, scope, answer)
+    grouping = None
+    if answer is not None:
+        grouping = answer.grouping(once=emit == EACH_BATCH)
+        check_grouped(scope, statement.items)
+        for expression in answer.reads if len(scope.aliases) > 1 else ():
+            _need(needed, expression.refs.values())
+    elif emit == EACH_BATCH:
+        raise QueryError("emit='batch' is for GROUP BY: a join is answered with every combination")
     equalities, predicates, residual = _classify(statement, scope)
+    if len(scope.aliases) == 1:
+        return _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
     try:
         plan = plan_keys(scope.aliases, equalities, read_shape(joins, scope.aliases))
     except UnconnectedError as error:
@@ -56,7 +82,7 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema], joins: str = AUT
         JoinInput(
             alias=alias,
             stream=stream.name,
-            window=item.window,
+            window=range_of(item.window),
             key=tuple(term.below for term in first_keys[position]),
             conditions=_distinct(predicates[alias]),
             columns=tuple(column for column in stream.columns if column in needed[alias]),
@@ -64,7 +90,31 @@ def parse_query(text: str, streams: Mapping[str, StreamSchema], joins: str = AUT
         for position, (item, (alias, stream)) in enumerate(occurrences)
     )
     classes = tuple(tuple((term.alias, term.below) for term in terms) for terms in plan.classes)
-    return JoinQuery(text=text, inputs=inputs, classes=classes, operators=operators, outputs=outputs)
+    return ContinuousQuery(
+        text=text, inputs=inputs, classes=classes, operators=operators, outputs=outputs, grouping=grouping
+    )
+
+
+def _over_one_stream(
+    text: str,
+    statement: Statement,
+    scope: Scope,
+    outputs: tuple[Output, ...],
+    grouping: Grouping | None,
+    equalities: list[Equality],
+    predicates: Predicates,
+    residual: list[Expression],
+) -> ContinuousQuery:
+    """A query without a join: all its conditions are decided before anything is exchanged."""
+    assert grouping is not None, "the scope has let one stream pass"
+    (alias, stream), (item,) = next(iter(scope.streams.items())), statement.items
+    for condition in residual:
+        if condition.captured:
+            raise scope.source.unsupported("a lambda's variable that is called as a column", condition.span)
+    conditions = [f"{left.below} = {right.below}" for left, right in equalities]
+    conditions += [*predicates[alias], *(condition.below for condition in residual)]
+    entry = JoinInput(alias, stream.name, range_of(item.window), grouping.keys, _distinct(conditions), ())
+    return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 
 def _operators(scope: Scope, plan: KeyPlan, residual: list[Expression], needed: Needed) -> tuple[JoinOperator, ...]:
@@ -166,15 +216,20 @@ def _not_connected(source: Source, aliases: tuple[str, ...], error: UnconnectedE
     return source.unsupported("a cross join", hint=hint)
 
 
-def _outputs(statement: Statement, scope: Scope) -> tuple[tuple[Output, ...], Needed]:
+def _outputs(statement: Statement, scope: Scope, answer: GroupedAnswer | None) -> tuple[tuple[Output, ...], Needed]:
     needed: Needed = {alias: set() for alias in scope.aliases}
     outputs: list[Output] = []
     for item in statement.outputs:
         refs = _star(item, scope)
         if refs is None:
-            output, expression = _output(item, scope)
-            outputs.append(output)
-            _need(needed, expression.refs.values())
+            output, expression = _output(item, scope, FUNCTIONS if answer else ())
+            if answer is None:
+                outputs.append(output)
+                _need(needed, expression.refs.values())
+            else:
+                outputs.append(Output(output.name, answer.output(expression)))
+        elif answer is not None:
+            raise scope.source.unsupported("* with GROUP BY or DISTINCT", hint="list the columns")
         else:
             outputs += [Output(ref.column, ref.above) for ref in refs]
             _need(needed, refs)
@@ -201,12 +256,12 @@ def _star(item: exp.Expr, scope: Scope) -> list[ColumnRef] | None:
     raise scope.source.unsupported(f"{name}.* of a struct", hint="list its fields")
 
 
-def _output(item: exp.Expr, scope: Scope) -> tuple[Output, Expression]:
+def _output(item: exp.Expr, scope: Scope, allowed: Collection[str]) -> tuple[Output, Expression]:
     alias = item.args.get("alias") if isinstance(item, exp.Alias) else None
     if isinstance(item, exp.Aliases) or (alias is not None and not isinstance(alias, exp.Identifier)):
         raise scope.source.unsupported(f"the alias in {item.sql(dialect='spark')}")
     node = item.this if isinstance(item, exp.Alias) else item
-    expression = bind(node, scope)
+    expression = bind(node, scope, allowed)
     if alias is not None:
         name = alias.name
     elif isinstance(node, exp.Column | exp.Dot):

@@ -1,4 +1,4 @@
-"""The statement taken apart: what stands in FROM, the conditions, and the SELECT items.
+"""The statement taken apart: what stands in FROM, the conditions, the grouping and the SELECT items.
 
 Everything is let in by name. A clause, a kind of join or a property of a table that is not on a list here is
 refused with its name, so that nothing a user wrote is ever ignored, not even what a later sqlglot may learn
@@ -15,11 +15,11 @@ from sqlglot import TokenType, exp
 from anabranch.errors import UnsupportedError
 from anabranch.language.dialect import WINDOW, place, span_of
 from anabranch.language.source import Source, Span
+from anabranch.language.windows import Window
 
 # How users know the arguments of a Select that have another name in sqlglot.
 CLAUSES = {
     "with_": "WITH",
-    "group": "GROUP BY",
     "order": "ORDER BY",
     "sort": "SORT BY",
     "cluster": "CLUSTER BY",
@@ -33,10 +33,15 @@ CLAUSES = {
     "when": "time travel",
     "joins": "a nested join",
     "locks": "FOR UPDATE",
+    "all": "GROUP BY ALL",
+    "on": "DISTINCT ON",
+    "grouping_sets": "GROUPING SETS",
 }
 
 READ: dict[type[exp.Expr], set[str]] = {
-    exp.Select: {"expressions", "from_", "joins", "where"},
+    exp.Select: {"expressions", "from_", "joins", "where", "group", "having", "distinct"},
+    exp.Group: {"expressions"},
+    exp.Distinct: set(),
     exp.Table: {"this", "alias", "db", "catalog"},
     exp.Join: {"this", "on", "using", "kind"},
 }
@@ -55,7 +60,7 @@ class FromItem:
     stream: str
     alias: str
     span: Span
-    window: int | None
+    window: Window
     window_span: Span | None
     has_alias: bool
     after_comma: bool
@@ -64,11 +69,14 @@ class FromItem:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The three parts of a supported statement."""
+    """The parts of a supported statement. `group` is None if there is no GROUP BY."""
 
     items: tuple[FromItem, ...]
     conditions: tuple[exp.Expr, ...]
     outputs: tuple[exp.Expr, ...]
+    group: tuple[exp.Expr, ...] | None = None
+    having: exp.Expr | None = None
+    distinct: bool = False
 
 
 def take_apart(source: Source, tree: exp.Expr) -> Statement:
@@ -95,7 +103,18 @@ def take_apart(source: Source, tree: exp.Expr) -> Statement:
             conditions.append(on)
     if tree.args.get("where"):
         conditions.append(tree.args["where"].this)
-    return Statement(tuple(items), tuple(conditions), tuple(tree.expressions))
+    group, distinct, having = (tree.args.get(name) for name in ("group", "distinct", "having"))
+    for clause in (group, distinct):
+        if clause:
+            _only_known(source, clause)
+    return Statement(
+        tuple(items),
+        tuple(conditions),
+        tuple(tree.expressions),
+        group=tuple(group.expressions) if group else None,
+        having=having.this if having else None,
+        distinct=bool(distinct),
+    )
 
 
 def _only_known(source: Source, node: exp.Expr) -> None:
@@ -148,7 +167,7 @@ def _not_a_stream(source: Source, node: exp.Expr) -> UnsupportedError:
     return source.unsupported(construct, hint="name a registered stream")
 
 
-def _window(source: Source, table: exp.Table, alias: exp.Expr | None) -> tuple[int | None, Span | None]:
+def _window(source: Source, table: exp.Table, alias: exp.Expr | None) -> tuple[Window, Span | None]:
     marks = [node.meta[WINDOW] for node in (table, alias) if node is not None and WINDOW in node.meta]
     if len(marks) > 1:
         raise source.error("the stream has two windows", marks[1][1])

@@ -10,7 +10,7 @@ the lambda's variable. Such an expression stays above the join, where `` `A.x` `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -65,14 +65,22 @@ class Expression:
         """Its text over joined columns."""
         return self.source.render(self.span, {span: ref.above for span, ref in self.refs.items()})
 
+    def replaced(self, texts: Mapping[Span, str]) -> str:
+        """Its text with whole spans replaced; what else it reads is as above the join."""
+        kept = {at: ref.above for at, ref in self.refs.items() if not any(s <= at[0] and at[1] <= e for s, e in texts)}
+        return self.source.render(self.span, {**kept, **texts})
+
     def part(self, span: Span) -> Expression:
         """The part of it that stands in the span."""
         inside = {at: ref for at, ref in self.refs.items() if span[0] <= at[0] and at[1] <= span[1]}
         return Expression(self.source, span, inside, self.captured & inside.keys())
 
 
-def bind(node: exp.Expr, scope: Scope) -> Expression:
-    """The expression that the node stands for, resolved in the scope, or an error that says what is wrong."""
+def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Expression:
+    """The expression that the node stands for, resolved in the scope, or an error that says what is wrong.
+
+    `allowed` are functions that may stand in it although they are not of one row.
+    """
     source = scope.source
     span = span_of(node)
     if span is None:
@@ -83,8 +91,8 @@ def bind(node: exp.Expr, scope: Scope) -> Expression:
     # Functions come first: of count(*), the aggregate is what has to be said.
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}
     places = _columns(node, source, span)
-    check_words(source, span, {start for start, _ in places}, variables)
-    if node.find(exp.Star):
+    check_words(source, span, {start for start, _ in places}, variables, allowed)
+    if any(not _is_counted(star, allowed) for star in node.find_all(exp.Star)):
         raise source.unsupported("* inside an expression", span)
     refs: dict[Span, ColumnRef] = {}
     captured: set[Span] = set()
@@ -100,6 +108,11 @@ def bind(node: exp.Expr, scope: Scope) -> Expression:
         if ref.column.lower() in enclosing:
             captured.add((start, ends[used - 1]))
     return Expression(source, span, dict(sorted(refs.items())), frozenset(captured))
+
+
+def _is_counted(star: exp.Expr, allowed: Collection[str]) -> bool:
+    call = star.parent
+    return isinstance(call, exp.Anonymous) and call.name.lower() == "count" and "count" in allowed
 
 
 def _columns(node: exp.Expr, source: Source, span: Span) -> list[tuple[int, exp.Column]]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from anabranch.errors import QueryError, did_you_mean
 from anabranch.language.clauses import FromItem
 from anabranch.language.source import Source, Span
+from anabranch.language.windows import RowsWindow
 from anabranch.plan.logical import MAX_INPUTS, StreamSchema, joined_column, quote
 
 
@@ -92,8 +93,10 @@ class Scope:
         return self.source.error(f"unknown alias {parts[0]!r}; {hint}", span)
 
 
-def open_scope(source: Source, items: tuple[FromItem, ...], known: Mapping[str, StreamSchema]) -> Scope:
-    """The scope of a FROM clause over the registered streams."""
+def open_scope(
+    source: Source, items: tuple[FromItem, ...], known: Mapping[str, StreamSchema], *, single: bool = False
+) -> Scope:
+    """The scope of a FROM clause over the registered streams; one of them alone only if `single`."""
     streams: dict[str, StreamSchema] = {}
     for item in items:
         stream = _stream(source, item, known)
@@ -106,9 +109,11 @@ def open_scope(source: Source, items: tuple[FromItem, ...], known: Mapping[str, 
         if item.window is not None and stream.time is None:
             message = f"the stream {stream.name!r} has no event time for a window; register it with time="
             raise source.error(message, item.window_span or item.span)
+        if isinstance(item.window, RowsWindow) and not single:
+            raise source.unsupported("a window of ROWS without GROUP BY", item.window_span or item.span)
         registered = match(item.alias, [stream.name]) if not item.has_alias else None
         streams[registered or item.alias] = stream
-    _check_count(source, len(items))
+    _check_count(source, len(items), single)
     _check_joined_names(streams)
     star, merged = _merge(source, items, streams)
     return Scope(source, streams, star, merged)
@@ -128,10 +133,10 @@ def _stream(source: Source, item: FromItem, known: Mapping[str, StreamSchema]) -
     return known[name]
 
 
-def _check_count(source: Source, count: int) -> None:
-    if count < 2:
-        hint = "join it with another one, or use Spark itself"
-        raise source.unsupported("a query over one stream", hint=hint, yet=True)
+def _check_count(source: Source, count: int, single: bool) -> None:
+    if count < 2 and not single:
+        hint = "join it with another one or group it, or use Spark itself"
+        raise source.unsupported("a query over one stream without GROUP BY or DISTINCT", hint=hint)
     if count > MAX_INPUTS:
         raise source.unsupported(f"a join of {count} streams", hint=f"at most {MAX_INPUTS} are")
 

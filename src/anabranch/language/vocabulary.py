@@ -107,7 +107,7 @@ def refusal(function: str) -> tuple[str, str] | None:
     """Why a function is refused: the construct and a hint; `None` if it may pass."""
     name = function.lower()
     if name in AGGREGATES:
-        return f"the aggregate function {name}", "a query is a join with a projection"
+        return f"the aggregate function {name} here", "SELECT and HAVING may use COUNT, SUM, AVG, MIN, MAX and STDDEV"
     if name in WINDOW_FUNCTIONS:
         return f"the window function {name}", "windows are written in brackets after a stream"
     if name in GENERATORS:

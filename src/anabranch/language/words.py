@@ -8,6 +8,8 @@ over is refused by name.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from sqlglot import TokenType
 
 from anabranch.errors import UnsupportedError
@@ -30,19 +32,27 @@ LITERALS = frozenset(
 QUANTIFIED = ("like", "ilike", "rlike")
 
 
-def check_words(source: Source, span: Span, columns: set[int], variables: set[str]) -> None:
-    """Refuse the first token that is not accounted for; `columns` are the places where column names begin."""
-    _Reading(source, span, columns, variables).check()
+def check_words(
+    source: Source, span: Span, columns: set[int], variables: set[str], allowed: Collection[str] = ()
+) -> None:
+    """Refuse the first token that is not accounted for.
+
+    `columns` are the places where column names begin, `allowed` are functions that would be refused elsewhere.
+    """
+    _Reading(source, span, columns, variables, allowed).check()
 
 
 class _Reading:
     """One pass over the tokens of an expression; `calls` are the functions whose parentheses are open."""
 
-    def __init__(self, source: Source, span: Span, columns: set[int], variables: set[str]) -> None:
+    def __init__(
+        self, source: Source, span: Span, columns: set[int], variables: set[str], allowed: Collection[str]
+    ) -> None:
         self.source = source
         self.tokens = source.between(span)
         self.columns = columns
         self.variables = variables
+        self.allowed = allowed
         self.texts = [source.raw(token).lower() for token in self.tokens]
         self.calls: list[str] = []
 
@@ -96,7 +106,7 @@ class _Reading:
     def _function(self, index: int, name: str) -> None:
         if self.text(index - 1) == ".":
             raise self.refuse(index, f"the qualified function {name}", "name the function alone")
-        reason = refusal(name)
+        reason = None if name in self.allowed else refusal(name)
         if reason is not None:
             raise self.refuse(index, *reason)
         if name == "unix_timestamp" and self.text(index + 2) == ")":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.plan.logical import JoinInput, JoinOperator, JoinQuery, StreamSchema, all_of
+from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, StreamSchema, all_of
 from anabranch.plan.watermark import InputTime, can_expire
 
 
 def explain_join(
-    query: JoinQuery,
+    query: ContinuousQuery,
     streams: Mapping[str, StreamSchema],
     *,
     key_types: Sequence[Sequence[str]],
@@ -21,6 +21,10 @@ def explain_join(
     leaves = len(query.inputs)
     times = [InputTime(entry.window, streams[entry.stream].lateness) for entry in query.inputs]
     lines = [f"Project [{', '.join(output.name for output in query.outputs)}]"]
+    if query.residual is not None and query.grouping is not None:
+        lines.append(f"Filter [{query.residual}]")
+    if query.grouping is not None:
+        lines.append(f"{_explain_grouping(query.grouping, key_types[-1])}, round {rounds[-1] + 1}")
 
     def draw(part: int, depth: int) -> None:
         def add(text: str) -> None:
@@ -38,13 +42,13 @@ def explain_join(
         for below in operator.parts:
             draw(below, depth + 1)
 
-    draw(leaves + len(query.operators) - 1, 0)
+    draw(query.root, 0)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
     lines.append(f"{groups} partition groups on {processors} processor(s), exchanged by key hash in {needed}")
     return "\n".join(lines)
 
 
-def _explain_operator(query: JoinQuery, operator: JoinOperator, key_types: Sequence[str]) -> str:
+def _explain_operator(query: ContinuousQuery, operator: JoinOperator, key_types: Sequence[str]) -> str:
     def shown(port: int, n: int) -> str:
         part, text = operator.parts[port], operator.keys[port][n]
         return f"{query.inputs[part].alias}.{text}" if part < len(query.inputs) else text
@@ -53,6 +57,16 @@ def _explain_operator(query: JoinQuery, operator: JoinOperator, key_types: Seque
     key = " AND ".join(f"{text} ({data_type})" for text, data_type in zip(columns, key_types, strict=True))
     kind = "BinaryJoin" if len(operator.parts) == 2 else f"MultiwayJoin of {len(operator.parts)}"
     return f"{kind} on {key}"
+
+
+def _explain_grouping(grouping: Grouping, key_types: Sequence[str]) -> str:
+    keys = ", ".join(f"{key} ({data_type})" for key, data_type in zip(grouping.keys, key_types, strict=True))
+    if grouping.distinct:
+        return f"Distinct [{keys}]"
+    calls = ", ".join(f"{call.function.upper()}({call.argument or '*'})" for call in grouping.calls)
+    window = "" if grouping.rows is None else f" over the last {grouping.rows} rows of each"
+    answered = "once per batch" if grouping.once else "for every tuple"
+    return f"Aggregate [{calls}] by {keys}{window}, answered {answered}"
 
 
 def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str:
@@ -64,7 +78,8 @@ def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str
         parts.append(f"time {stream.time} ({lateness})")
     if entry.predicate:
         parts.append(f"where {entry.predicate}")
-    parts.append(f"keeps [{', '.join(entry.columns)}]")
+    if entry.columns:
+        parts.append(f"keeps [{', '.join(entry.columns)}]")
     parts.append("purged behind the window" if expires else "never purged")
     return ", ".join(parts)
 

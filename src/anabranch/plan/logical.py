@@ -1,11 +1,13 @@
 """The logical form of a continuous query: what CQL text is bound to and what the runtime executes.
 
-A `JoinQuery` joins stream occurrences (`JoinInput`, one per alias in FROM) by one or more `JoinOperator`s, each on a
-key that all its parts share, with selections pushed below the joins or between them, and a projection above.
+A `ContinuousQuery` joins stream occurrences (`JoinInput`, one per alias in FROM) by `JoinOperator`s, each on a key that
+all its parts share, with selections pushed below the joins or between them; it may group what comes out by a `Grouping`
+with aggregates over a window; and it has a projection above. A query over one stream has no join, but a grouping.
 
 Expressions are Spark SQL text, because Spark evaluates them. Below the joins (`JoinInput.key`, `.conditions`) they
 refer to the stream's columns by bare name; above one (`JoinOperator.conditions`, `Output.expression`, the keys of what
-it produced) a column of an alias is one identifier that contains the dot: `` `A.v` ``.
+it produced) a column of an alias is one identifier that contains the dot: `` `A.v` ``. Above a grouping there are only
+its keys and aggregates, `` `group.0` `` and `` `agg.0` ``.
 
 Times (windows, lateness) are whole microseconds; `None` means unbounded, or never late.
 """
@@ -61,7 +63,7 @@ class JoinOperator:
     """A join of two or more parts on one key, an m-way one where there are more.
 
     Parts are numbered: the query's inputs first, then its operators. `classes` are the columns of the key, as numbers
-    in `JoinQuery.classes`; `keys` has their expressions for each part. A result has to meet all `conditions`, and
+    in `ContinuousQuery.classes`; `keys` has their expressions for each part. A result has to meet all `conditions`, and
     carries `columns` (alias and column): all that its conditions and what stands above need.
     """
 
@@ -73,7 +75,32 @@ class JoinOperator:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinQuery:
+class AggregateCall:
+    """An aggregate function of an expression; of rows if there is none, as in COUNT(*)."""
+
+    function: str
+    argument: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """GROUP BY `keys` with aggregates, or DISTINCT `keys`, over windows that end at each tuple.
+
+    Expressions are over a stream's columns if there is one input, else over joined ones. A window is that of the
+    inputs, or the last `rows` tuples of a group. A group is answered at every tuple, or `once` in a batch. An answer
+    has to meet all `conditions` (HAVING).
+    """
+
+    keys: tuple[str, ...]
+    calls: tuple[AggregateCall, ...]
+    conditions: tuple[str, ...] = ()
+    rows: int | None = None
+    distinct: bool = False
+    once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuousQuery:
     """A bound continuous query. `text` is what the user wrote; the last operator is the root.
 
     `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
@@ -85,16 +112,22 @@ class JoinQuery:
     classes: tuple[tuple[tuple[str, str], ...], ...]
     operators: tuple[JoinOperator, ...]
     outputs: tuple[Output, ...]
+    grouping: Grouping | None = None
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a joined row has to meet above the last operator."""
-        return self.operators[-1].conditions
+        """What a row has to meet above the last operator or the grouping, to be part of the answer."""
+        return self.operators[-1].conditions if self.grouping is None else self.grouping.conditions
 
     @property
     def residual(self) -> str | None:
-        """All conditions above the last operator as one."""
+        """All conditions on the answer as one."""
         return all_of(self.conditions)
+
+    @property
+    def root(self) -> int:
+        """The part that all inputs come together in."""
+        return len(self.inputs) + len(self.operators) - 1
 
     def inputs_of(self, part: int) -> tuple[int, ...]:
         """The inputs that a part holds, ascending."""
@@ -114,6 +147,16 @@ def all_of(conditions: Sequence[str]) -> str | None:
 def joined_column(alias: str, column: str) -> str:
     """The name that a column of an alias has above the join."""
     return f"{alias}.{column}"
+
+
+def group_column(n: int) -> str:
+    """The name that a key has above a grouping."""
+    return f"group.{n}"
+
+
+def aggregate_column(n: int) -> str:
+    """The name that an aggregate has above a grouping."""
+    return f"agg.{n}"
 
 
 def quote(name: str) -> str:

@@ -15,6 +15,11 @@ only be part of a new result through a later row of the inputs O on the other si
 ts + w is at most TSmax, its newest ts, plus the smallest window of I; so if TSmax is older than the smallest watermark
 of O minus that window, it is dead (lemma 2.2 of paper 3, TSmin(new) - TSmax(stored) > W, for windows that differ). For
 an operator that joins all inputs at once this is the rule above.
+
+Where rows are grouped the answer to a row is known when no older one can come: it is *settled* at the smallest
+watermark of all inputs. So there every input must have a lateness, and rows behind what is settled are late whatever
+the windows. A port with no other side is that of the grouping; it holds rows as long as a window can reach them from
+what is not settled yet.
 """
 
 from __future__ import annotations
@@ -52,19 +57,36 @@ class PortTime:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Rows of an input older than its `late` are late, rows at a port older than its `purge` dead; None is never."""
+    """Rows of an input older than its `late` are late, rows at a port older than its `purge` dead; None is never.
+
+    What is older than `settled` is complete, where rows are grouped; None is nothing.
+    """
 
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
+    settled: int | None = None
 
 
-def thresholds(inputs: Sequence[InputTime], ports: Sequence[PortTime], newest: Sequence[int | None]) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per input before this batch."""
+def thresholds(
+    inputs: Sequence[InputTime],
+    ports: Sequence[PortTime],
+    newest: Sequence[int | None],
+    *,
+    grouped: bool = False,
+    settled: int | None = None,
+) -> Thresholds:
+    """What is late and what is dead, given the greatest ts seen per input, and what was settled, before this batch."""
     late = tuple(
-        seen - entry.lateness if entry.lateness is not None and seen is not None and can_be_late(inputs, j) else None
+        seen - entry.lateness
+        if entry.lateness is not None and seen is not None and (grouped or can_be_late(inputs, j))
+        else None
         for j, (entry, seen) in enumerate(zip(inputs, newest, strict=True))
     )
-    return Thresholds(late, tuple(_purge(inputs, port, late) for port in ports))
+    if settled is not None:
+        late = tuple(settled if bound is None else max(bound, settled) for bound in late)
+    known = [bound for bound in late if bound is not None]
+    now = min(known) if grouped and len(known) == len(late) else None
+    return Thresholds(late, tuple(_purge(inputs, port, late, settled) for port in ports), now)
 
 
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
@@ -82,10 +104,12 @@ def retention(inputs: Sequence[InputTime], port: PortTime) -> int | None:
     window = port_window(inputs, port)
     if window is None or not all(can_be_late(inputs, j) for j in port.outside):
         return None
-    return window + max(inputs[j].lateness or 0 for j in port.outside)
+    return window + max(inputs[j].lateness or 0 for j in port.outside or port.inside)
 
 
-def _purge(inputs: Sequence[InputTime], port: PortTime, late: Sequence[int | None]) -> int | None:
+def _purge(inputs: Sequence[InputTime], port: PortTime, late: Sequence[int | None], settled: int | None) -> int | None:
     window = port_window(inputs, port)
+    if not port.outside:
+        return None if window is None or settled is None else settled - window
     bounds = [bound for j in port.outside if (bound := late[j]) is not None]
     return None if window is None or len(bounds) < len(port.outside) else min(bounds) - window

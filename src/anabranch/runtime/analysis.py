@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import JoinQuery
+from anabranch.plan.logical import ContinuousQuery
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -37,18 +37,21 @@ _ROW_BY_ROW = ("Project", "LogicalRDD")
 _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "Window": "a window function"}
 
 
-def check_inputs(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFrame]) -> None:
+def check_inputs(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> None:
     """Refuse conditions on single streams and keys that cannot be right."""
+    single = query.grouping is not None and not query.operators
+    arguments = [call.argument for call in query.grouping.calls if call.argument] if single and query.grouping else []
     for entry in query.inputs:
-        _check(spark, frames[entry.stream].schema, entry.conditions, entry.key, f" (on {entry.alias})")
+        values = [*entry.key, *arguments]
+        _check(spark, frames[entry.stream].schema, entry.conditions, values, f" (on {entry.alias})")
 
 
-def check_answer(spark: SparkSession, query: JoinQuery, layout: Layout) -> None:
+def check_answer(spark: SparkSession, query: ContinuousQuery, layout: Layout) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
     for exchange in layout.exchanges:
         for part in exchange.parts:
             schema = T.StructType([T.StructField(column.name, column.type) for column in part.columns])
-            _check(spark, schema, part.conditions, part.keys, "")
+            _check(spark, schema, part.conditions, [*part.keys, *(text for _, text in part.computed)], "")
     if layout.outputs is not None:
         _check(spark, layout.joined_schema, query.conditions, [output.expression for output in layout.outputs], "")
 

@@ -7,6 +7,7 @@
     steps/N.json        a committed step: created once, atomically, naming the reports it consists of
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
+    ending.json         the step after which the input was last taken for ended, if it ever was
     spark/              Spark's own offsets and commits
 
 A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
@@ -31,11 +32,16 @@ from anabranch.state.manifest import Manifest
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
 
 RETAINED_STEPS = 2
+ENDING = "ending.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A committed step. `newest` is the greatest event time seen per input; totals count since the beginning."""
+    """A committed step. `newest` is the greatest event time seen per input; totals count since the beginning.
+
+    What is older than `settled` has been answered, where rows are grouped. `endings` counts the steps so far that took
+    the input for ended (`ending`); each was delivered under an id of its own, so later batches are moved up by it.
+    """
 
     number: int
     batch_id: int
@@ -44,6 +50,8 @@ class Step:
     reports: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any]
+    settled: int | None = None
+    endings: int = 0
 
     @property
     def processors(self) -> int:
@@ -61,6 +69,8 @@ class Step:
             tuple(body["reports"]),
             tuple(body["newest"]),
             body["totals"],
+            body.get("settled"),
+            body.get("endings", 0),
         )
 
 
@@ -154,6 +164,15 @@ class Checkpoint:
         path = self.path / "steps" / f"{step.number:010d}.json"
         if not create_file(path, encode_document(asdict(step))) and self.read_step(step.number) != step:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
+
+    def announce_end(self, last: Step) -> None:
+        """Put on record that the input has ended after a step, before anything is done about it."""
+        write_file(self.path / ENDING, encode_document({"after": last.number}))
+
+    def must_end(self, last: Step | None) -> bool:
+        """Whether the input was taken for ended after this very step, and what follows from that was not committed."""
+        path = self.path / ENDING
+        return last is not None and path.exists() and bool(read_document(path)["after"] == last.number)
 
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""

@@ -2,7 +2,8 @@
 
 Parts of a plan are numbered as in `plan/logical`: inputs, then what operators produce. A part is stored at the operator
 above it. State columns of an input are `key.0`, ... (where they are stored) and `col.NAME`; those of joined rows also
-have `ts:N` with the event time of input N, and are `col.ALIAS.NAME`.
+have `ts:N` with the event time of input N, and are `col.ALIAS.NAME`. What is grouped is stored as keys, `arg.0`, ...,
+and, if it is joined, the time it expires at; the grouping is numbered after all joins.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.kernel.delta import INPUT, Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
-from anabranch.plan.logical import JoinInput, JoinQuery, Output, StreamSchema, joined_column, quote
+from anabranch.kernel.operator import StatefulOperator
+from anabranch.kernel.window_aggregate import EXPIRY, WindowAggregate
+from anabranch.kernel.window_join import ResultColumn, WindowJoin
+from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import Edge, Rounds, compile_rounds
-from anabranch.plan.watermark import InputTime, PortTime, retention
+from anabranch.plan.watermark import InputTime, PortTime, port_window, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
+from anabranch.runtime.grouped import argument_column, group_types
 from anabranch.runtime.keys import canonical, key_class_types, must_verify
 from anabranch.runtime.layout import Carried, Exchange, InputLayout, Layout, PartLayout, Slot
-from anabranch.runtime.processor import Goes, OperatorPlan, ProcessorPlan, ResultColumn, RoundPlan
+from anabranch.runtime.processor import Goes, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.state.run import HASH, TS
 
 # A run covers at most this part of the time that rows are kept, so that most of them can be dropped whole.
@@ -32,7 +37,7 @@ SPANS_PER_RETENTION = 4
 
 def lay_out(
     spark: SparkSession,
-    query: JoinQuery,
+    query: ContinuousQuery,
     frames: dict[str, DataFrame],
     streams: dict[str, StreamSchema],
     *,
@@ -49,7 +54,7 @@ class _Maker:
     def __init__(
         self,
         spark: SparkSession,
-        query: JoinQuery,
+        query: ContinuousQuery,
         frames: dict[str, DataFrame],
         streams: dict[str, StreamSchema],
         keep_late: bool,
@@ -59,12 +64,16 @@ class _Maker:
         self._streams = streams
         self._keep_late = keep_late
         self._leaves = len(query.inputs)
-        self._timed = any(entry.window is not None for entry in query.inputs)
+        self._timed = query.grouping is not None or any(entry.window is not None for entry in query.inputs)
         types = key_class_types(spark, query, frames)
         self._key_types = [tuple(types[n] for n in operator.classes) for operator in query.operators]
         self._times = tuple(InputTime(entry.window, streams[entry.stream].lateness) for entry in query.inputs)
         self._rounds = _rounds(query)
         self._above = {part: n for n, operator in enumerate(query.operators) for part in operator.parts}
+        self._group = None if query.grouping is None else group_types(self._grouped_rows(spark), query.grouping)
+        if self._group is not None:
+            self._above[query.root] = len(query.operators)
+            self._key_types.append(self._group.keys)
 
     def make(self, keep_rejected: bool) -> Layout:
         query = self._query
@@ -82,14 +91,13 @@ class _Maker:
             if exchange is not None:
                 exchanges.append(exchange)
                 arrivals[number + 1] |= {part.part: self._state_of(part) for part in exchange.parts}
-            operators.append(tuple(self._operator(n, exchange) for n in self._rounds.operators(number)))
-        results, fields, outputs = self._answer()
-        root = operators[-1][-1]
-        operators[-1] = (*operators[-1][:-1], replace(root, results=results))
+            operators.append([self._operator(n, exchange) for n in self._rounds.operators(number)])
         ports = tuple(
             PortTime(query.inputs_of(part), self._opposite(part))
-            for part in range(self._leaves + len(query.operators) - 1)
+            for part in range(query.root + (self._group is not None))
         )
+        root, fields, outputs = self._answer()
+        operators[-1][-1] = replace(operators[-1][-1], operator=root)
         schemas = [
             to_arrow_schema(exchange.yielded, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
             for exchange in exchanges
@@ -97,7 +105,7 @@ class _Maker:
         plan = ProcessorPlan(
             aliases=tuple(entry.alias for entry in query.inputs),
             rounds=tuple(
-                RoundPlan(those, arriving, schema)
+                RoundPlan(tuple(those), arriving, schema)
                 for those, arriving, schema in zip(operators, arrivals, [*schemas, None], strict=True)
             ),
             max_spans=tuple(_max_span(self._times, port) for port in ports),
@@ -126,7 +134,9 @@ class _Maker:
         plain = {quote(column): column for column in schema.names}
         keys = [to_carried(canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
         judged = judge(self._frames[entry.stream], [*entry.conditions, *keys])
-        verify = must_verify(key_types)
+        grouped = self._group is not None and number == self._query.root
+        arguments = judge(self._frames[entry.stream], [text for text, _ in self._arguments] if grouped else [])
+        verify = grouped or must_verify(key_types)
         wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
         wanted = wanted if verify or self._keep_late else []
         shown = [plain.get(key, key) for key in entry.key[: len(wanted)]]
@@ -134,6 +144,8 @@ class _Maker:
             data_type = schema[column].dataType
             check_carried(joined_column(entry.alias, column), data_type)
             wanted.append((f"col.{column}", to_carried(quote(column), data_type), carried_type(data_type)))
+        if grouped:
+            wanted += [(argument_column(n), text, data_type) for n, (text, data_type) in enumerate(self._arguments)]
         placed = _place(slots, [data_type for _, _, data_type in wanted])
         made = InputLayout(
             entry,
@@ -142,26 +154,23 @@ class _Maker:
             stream.time if self._timed else None,
             schema[stream.time].dataType if self._timed and stream.time else None,
             tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
+            tuple(arguments),
+            grouped,
         )
         names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
-        late = Projection(tuple(zip([*shown, *entry.columns], placed, strict=True)))
+        aggregated = [plain.get(text, text) for text, _ in self._arguments] if grouped else []
+        late = Projection(tuple(zip([*shown, *entry.columns, *aggregated], placed, strict=True)))
         return made, Projection(tuple(names if verify else names[len(shown) :])), late
 
     def _operator(self, n: int, exchange: Exchange | None) -> OperatorPlan:
-        """An operator as a processor runs it; the results of the last one are filled in later."""
-        operator, part = self._query.operators[n], self._leaves + n
-        verify = tuple(f"key.{k}" for k in range(len(operator.classes))) if must_verify(self._key_types[n]) else ()
-        windows = tuple(self._window(below) for below in operator.parts)
-        times = tuple(() if below < self._leaves else self._expiries(below) for below in operator.parts)
-        goes = self._goes(n)
-        shape = JoinShape(
-            windows,
-            verify,
-            times if any(times) else (),
-            keep=(*((HASH,) if goes is Goes.HERE else ()), *((TS,) if goes is not Goes.SINK and self._timed else ())),
-        )
+        """An operator as a processor runs it; the last one is replaced when the answer is known."""
+        part = self._leaves + n
+        if n == len(self._query.operators):
+            return OperatorPlan(part, (self._query.root,), self._aggregate(()), Goes.SINK)
+        operator = self._query.operators[n]
+        shape, goes = self._shape(n), self._goes(n)
         if goes is Goes.SINK:
-            return OperatorPlan(part, operator.parts, shape, (), goes)
+            return OperatorPlan(part, operator.parts, WindowJoin(shape, ()), goes)
         names = {}
         if goes is Goes.EXCHANGE and exchange is not None:
             travelling = next(entry for entry in exchange.parts if entry.part == part)
@@ -177,11 +186,38 @@ class _Maker:
         ]
         if goes is Goes.HERE:
             results.append(ResultColumn(HASH, 0, HASH))
-            results += [ResultColumn(name, 0, name) for name in verify]
-        return OperatorPlan(part, operator.parts, shape, tuple(results), goes, timed if self._timed else None)
+            results += [ResultColumn(name, 0, name) for name in shape.verify]
+        join = WindowJoin(shape, tuple(results), timed if self._timed else None)
+        return OperatorPlan(part, operator.parts, join, goes)
+
+    def _shape(self, n: int) -> JoinShape:
+        operator, goes = self._query.operators[n], self._goes(n)
+        verify = tuple(f"key.{k}" for k in range(len(operator.classes))) if must_verify(self._key_types[n]) else ()
+        times = tuple(() if below < self._leaves else self._expiries(below) for below in operator.parts)
+        return JoinShape(
+            tuple(self._window(below) for below in operator.parts),
+            verify,
+            times if any(times) else (),
+            keep=(*((HASH,) if goes is Goes.HERE else ()), *((TS,) if goes is not Goes.SINK and self._timed else ())),
+        )
+
+    def _aggregate(self, results: tuple[tuple[str, int], ...]) -> WindowAggregate:
+        group, grouping = self._group, self._query.grouping
+        assert group is not None, "only a query that groups has an aggregate"
+        assert grouping is not None, "only a query that groups has an aggregate"
+        return WindowAggregate(
+            keys=tuple(f"key.{n}" for n in range(len(group.keys))),
+            calls=group.calls,
+            results=results,
+            width=port_window(self._times, PortTime(self._query.inputs_of(self._query.root), ())),
+            rows=grouping.rows,
+            ties=tuple(argument_column(n) for n in range(len(group.arguments))),
+            distinct=grouping.distinct,
+            last_only=grouping.once,
+        )
 
     def _goes(self, n: int) -> Goes:
-        if n == len(self._query.operators) - 1:
+        if n == len(self._query.operators) - 1 and self._group is None:
             return Goes.SINK
         return Goes.EXCHANGE if any(edge.lower == n for edge in self._rounds.crossing) else Goes.HERE
 
@@ -191,48 +227,103 @@ class _Maker:
         parts, yielded = [], set()
         for n in lower:
             operator, part = self._query.operators[n], self._leaves + n
-            above = self._query.operators[self._above[part]]
             key_types = self._key_types[self._above[part]]
-            texts = above.keys[above.parts.index(part)]
+            texts = self._keys_above(part)
             keys = [to_carried(canonical(key, t), t) for key, t in zip(texts, key_types, strict=True)]
             wanted = [
                 (joined_column(alias, column), self._type_of(alias, column)) for alias, column in operator.columns
             ]
             wanted += [(time_name(i), T.LongType()) for i in self._timed_inputs(part)]
-            stored = [carried_type(t) for t in key_types] if must_verify(key_types) else []
-            placed = _place(slots, [*(carried_type(t) for _, t in wanted), *stored])
+            computed = self._computed(part, keys)
+            placed = _place(slots, [*(carried_type(t) for _, t in wanted), *(t for _, t in computed)])
             columns = [Carried(name, t, slot) for (name, t), slot in zip(wanted, placed, strict=False)]
             yielded |= {column.slot for column in columns}
-            parts.append(
-                PartLayout(part, operator.conditions, tuple(keys), tuple(placed[len(wanted) :]), tuple(columns))
-            )
+            filled = tuple((slot, text) for slot, (text, _) in zip(placed[len(wanted) :], computed, strict=True))
+            parts.append(PartLayout(part, operator.conditions, tuple(keys), filled, tuple(columns)))
         fields = [T.StructField(INPUT, T.ByteType()), *([T.StructField(TS, T.LongType())] if self._timed else [])]
         fields += [T.StructField(slot.name, slot.type) for slot in slots if slot.name in yielded]
+        if self._is_grouped(parts[0].part):
+            # What aggregates are of goes on, not what it is computed from.
+            kept = {slot for slot, _ in parts[0].computed}
+            slots = [slot for slot in slots if slot.name in kept]
         return Exchange(tuple(parts), tuple(slots), T.StructType(fields))
+
+    def _keys_above(self, part: int) -> tuple[str, ...]:
+        """The expressions of a part's key in the operator above it."""
+        if self._is_grouped(part):
+            assert self._query.grouping is not None
+            return self._query.grouping.keys
+        above = self._query.operators[self._above[part]]
+        return above.keys[above.parts.index(part)]
+
+    def _computed(self, part: int, keys: list[str]) -> list[tuple[str, T.DataType]]:
+        """What Spark computes of the columns of a part and is stored: expressions with their types."""
+        key_types = self._key_types[self._above[part]]
+        stored = [(key, carried_type(t)) for key, t in zip(keys, key_types, strict=True)]
+        if not self._is_grouped(part):
+            return stored if must_verify(key_types) else []
+        ends = [
+            f"{quote(time_name(i))} + {window}L"
+            for i in self._timed_inputs(part)
+            if (window := self._query.inputs[i].window) is not None
+        ]
+        expiry = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
+        return [*stored, *self._arguments, (expiry, T.LongType())]
+
+    def _is_grouped(self, part: int) -> bool:
+        return self._group is not None and part == self._query.root
+
+    @property
+    def _arguments(self) -> tuple[tuple[str, T.DataType], ...]:
+        return () if self._group is None else self._group.arguments
+
+    def _grouped_rows(self, spark: SparkSession) -> DataFrame:
+        """No rows, with the columns that a grouping is over."""
+        query = self._query
+        if not query.operators:
+            return self._frames[query.inputs[0].stream]
+        columns = query.operators[-1].columns
+        fields = [T.StructField(joined_column(*column), self._type_of(*column)) for column in columns]
+        return spark.createDataFrame([], T.StructType(fields))
 
     def _state_of(self, part: PartLayout) -> Projection:
         """What of a part that has travelled is stored."""
+        slots = [slot for slot, _ in part.computed]
+        if self._is_grouped(part.part):
+            assert self._group is not None
+            names = [f"key.{n}" for n in range(len(self._group.keys))]
+            names += [argument_column(n) for n in range(len(self._arguments))]
+            return Projection(tuple(zip([*names, EXPIRY], slots, strict=True)))
         times = {time_name(i) for i in self._timed_inputs(part.part)}
-        keys = [(f"key.{n}", slot) for n, slot in enumerate(part.key_slots)]
+        keys = [(f"key.{n}", slot) for n, slot in enumerate(slots)]
         columns = [
             (column.name if column.name in times else f"col.{column.name}", column.slot) for column in part.columns
         ]
         return Projection((*keys, *columns))
 
-    def _answer(self) -> tuple[tuple[ResultColumn, ...], list[T.StructField], tuple[Output, ...] | None]:
-        """The results of the last operator, in their final form if they can be."""
+    def _answer(self) -> tuple[StatefulOperator, list[T.StructField], tuple[Output, ...] | None]:
+        """The last operator, with results in their final form if they can be, and what is left to do with them."""
         query = self._query
-        root = len(query.operators) - 1
-        columns = query.operators[root].columns
-        results = [ResultColumn(joined_column(*column), *self._origin(root, column)) for column in columns]
-        fields = [T.StructField(joined_column(*column), self._type_of(*column)) for column in columns]
-        taken = {quote(result.name): (result, field) for result, field in zip(results, fields, strict=True)}
+        if self._group is not None:
+            fields = self._group.results
+        else:
+            fields = [T.StructField(joined_column(*c), self._type_of(*c)) for c in query.operators[-1].columns]
+        numbers = {quote(field.name): n for n, field in enumerate(fields)}
         changed = is_changed(T.StructType(fields))
-        if query.residual is not None or changed or any(output.expression not in taken for output in query.outputs):
-            return tuple(results), fields, query.outputs
-        final = [(output.name, *taken[output.expression]) for output in query.outputs]
-        fields = [T.StructField(name, field.dataType) for name, _, field in final]
-        return tuple(ResultColumn(name, result.port, result.column) for name, result, _ in final), fields, None
+        if query.residual is not None or changed or any(output.expression not in numbers for output in query.outputs):
+            return self._last([(field.name, n) for n, field in enumerate(fields)]), fields, query.outputs
+        final = [(output.name, numbers[output.expression]) for output in query.outputs]
+        fields = [T.StructField(name, fields[n].dataType) for name, n in final]
+        return self._last(final), fields, None
+
+    def _last(self, results: list[tuple[str, int]]) -> StatefulOperator:
+        """The last operator with these results: names, and numbers of what it can give."""
+        if self._group is not None:
+            return self._aggregate(tuple(results))
+        n = len(self._query.operators) - 1
+        columns = self._query.operators[n].columns
+        shown = tuple(ResultColumn(name, *self._origin(n, columns[number])) for name, number in results)
+        return WindowJoin(self._shape(n), shown)
 
     def _origin(self, n: int, column: tuple[str, str]) -> tuple[int, str]:
         """The port of an operator that a column comes through, and its name in that part's state."""
@@ -269,6 +360,8 @@ class _Maker:
         return min(windows, default=None)
 
     def _opposite(self, part: int) -> tuple[int, ...]:
+        if self._is_grouped(part):
+            return ()
         above = self._query.operators[self._above[part]]
         return tuple(sorted(i for other in above.parts if other != part for i in self._query.inputs_of(other)))
 
@@ -278,7 +371,7 @@ def time_name(i: int) -> str:
     return f"ts:{i}"
 
 
-def _rounds(query: JoinQuery) -> Rounds:
+def _rounds(query: ContinuousQuery) -> Rounds:
     """The rounds of a query whose operators are all spread over all processors alike.
 
     What is selected between two operators is a Spark expression, so there they need an exchange.
@@ -290,7 +383,12 @@ def _rounds(query: JoinQuery) -> Rounds:
         for port, part in enumerate(operator.parts)
         if part >= leaves
     ]
-    return compile_rounds([operator.classes for operator in query.operators], edges)
+    keys: list[object] = [operator.classes for operator in query.operators]
+    if query.grouping is not None:
+        # Its keys and arguments are expressions, too.
+        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=True)] if keys else []
+        keys.append("grouping")
+    return compile_rounds(keys, edges)
 
 
 def _kernel_window(window: int | None) -> int:

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import JoinQuery
+from anabranch.plan.logical import ContinuousQuery
 
 INJECTIVE = (
     T.BooleanType,
@@ -52,6 +52,12 @@ def canonical(key: str, data_type: T.DataType) -> str:
     return value
 
 
+def is_hashable(data_type: T.DataType) -> bool:
+    """Whether values of the type can be told apart by a canonical form and its hash."""
+    collated = isinstance(data_type, T.StringType) and data_type != T.StringType()
+    return isinstance(data_type, _WORDS) and not collated
+
+
 def must_verify(key_types: Sequence[T.DataType]) -> bool:
     """Whether equal hashes can be different keys, so that the key is stored and compared."""
     if len(key_types) > 1:
@@ -60,7 +66,7 @@ def must_verify(key_types: Sequence[T.DataType]) -> bool:
     return not isinstance(only, INJECTIVE) and not (isinstance(only, T.DecimalType) and only.precision <= 18)
 
 
-def key_class_types(spark: SparkSession, query: JoinQuery, frames: dict[str, DataFrame]) -> dict[int, T.DataType]:
+def key_class_types(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> dict[int, T.DataType]:
     """The common type of every class that is a key somewhere, as Spark would compare its terms."""
     stream_of = {entry.alias: entry.stream for entry in query.inputs}
     types = {}
@@ -76,8 +82,7 @@ def _common_type(spark: SparkSession, terms: Sequence[tuple[str, str]], types: l
         f"{alias}: {text} is {data_type.simpleString()}" for (alias, text), data_type in zip(terms, types, strict=True)
     )
     for data_type in types:
-        collated = isinstance(data_type, T.StringType) and data_type != T.StringType()
-        if collated or not isinstance(data_type, _WORDS):
+        if not is_hashable(data_type):
             raise UnsupportedError(f"a join key of type {data_type.simpleString()} is not supported ({described})")
     if len(set(types)) == 1:
         return types[0]

@@ -34,7 +34,8 @@ class InputLayout:
     """What of an input is evaluated below the join, and where its values go.
 
     `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
-    over the stream's columns).
+    over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
+    `grouped`.
     """
 
     input: JoinInput
@@ -43,11 +44,18 @@ class InputLayout:
     time: str | None
     time_type: T.DataType | None
     values: tuple[tuple[str, str], ...]
+    arguments: tuple[Judged, ...] = ()
+    grouped: bool = False
+
+    @property
+    def expressions(self) -> tuple[Judged, ...]:
+        """All that is evaluated."""
+        return (*self.conditions, *self.keys, *self.arguments)
 
     @property
     def can_fail(self) -> bool:
-        """Whether a condition or a key of the input can fail on a row."""
-        return any(expression.can_fail for expression in (*self.conditions, *self.keys))
+        """Whether an expression of the input can fail on a row."""
+        return any(expression.can_fail for expression in self.expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +71,20 @@ class Carried:
 class PartLayout:
     """Results of an operator that travel to another: what they have to meet, their key, and their columns.
 
-    `keys` are canonical and in carried form, as hashed and compared, over the names of the columns; `key_slots` are
-    where they travel, if they are stored.
+    `keys` are canonical and in carried form, as hashed and compared, over the names of the columns. `computed` are
+    pairs of a slot and what Spark puts there: keys, if they are stored, and the arguments of aggregates.
     """
 
     part: int
     conditions: tuple[str, ...]
     keys: tuple[str, ...]
-    key_slots: tuple[str, ...]
+    computed: tuple[tuple[str, str], ...]
     columns: tuple[Carried, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What travels between two rounds: `yielded` by processors, to which Spark adds keys in further slots."""
+    """What travels between two rounds: `yielded` by processors, of which Spark makes what is in the `slots`."""
 
     parts: tuple[PartLayout, ...]
     slots: tuple[Slot, ...]

@@ -63,15 +63,10 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     hashes = {part.part: f"xxhash64({', '.join(part.keys)})" for part in exchange.parts}
     made = [f"{_by_part(hashes)} AS {HASH}", *known]
     for slot in exchange.slots:
-        keys = {
-            part.part: key
-            for part in exchange.parts
-            for place, key in zip(part.key_slots, part.keys, strict=False)
-            if place == slot.name
-        }
-        if slot.name in exchange.yielded.names and keys:
-            keys = {part.part: keys.get(part.part, slot.name) for part in exchange.parts}
-        made.append(f"CAST({_by_part(keys)} AS {slot.type.simpleString()}) AS {slot.name}" if keys else slot.name)
+        texts = {part.part: text for part in exchange.parts for place, text in part.computed if place == slot.name}
+        if slot.name in exchange.yielded.names and texts:
+            texts = {part.part: texts.get(part.part, slot.name) for part in exchange.parts}
+        made.append(f"CAST({_by_part(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
     return rows.selectExpr(*made)
 
 
@@ -90,7 +85,7 @@ def _by_part(texts: dict[int, str]) -> str:
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:
     attempts = {
         expression.text: attempt(frame.sparkSession, expression)
-        for expression in (*entry.conditions, *entry.keys)
+        for expression in entry.expressions
         if expression.can_fail
     }
     rows = _taking_part(entry, frame, attempts)
@@ -109,14 +104,15 @@ def _taking_part(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> Da
     """The rows that no condition excludes and that have a key, as far as that can be told."""
     sure = all_of([condition.text for condition in entry.conditions if not condition.can_fail])
     rows = frame.where(sure) if sure else frame
-    for written, key in zip(entry.input.key, entry.keys, strict=True):
+    keyed = () if entry.grouped else entry.keys
+    for written, key in zip(entry.input.key, keyed, strict=False):
         if not key.can_fail:
             rows = rows.where(f"({written}) IS NOT NULL")
     for condition in entry.conditions:
         if condition.can_fail:
             tried = attempts[condition.text]
             rows = rows.where(tried.isNull() | tried[VALUE])
-    for key in entry.keys:
+    for key in keyed:
         if key.can_fail:
             tried = attempts[key.text]
             rows = rows.where(tried.isNull() | tried[VALUE].isNotNull())
@@ -145,12 +141,13 @@ def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> 
     nothing = F.lit(None).cast("string")
     written = [f"the condition {condition.text}" for condition in entry.conditions]
     written += [f"the key {key}" for key in entry.input.key]
+    written += [f"the argument {argument.text}" for argument in entry.arguments]
     notes = [
         F.when(
             attempts[expression.text].isNull(),
             _note(entry, frame, ", ".join(expression.reads), F.lit(f"{what} cannot be evaluated")),
         )
-        for what, expression in zip(written, (*entry.conditions, *entry.keys), strict=True)
+        for what, expression in zip(written, entry.expressions, strict=True)
         if expression.can_fail
     ]
     if entry.time is not None and entry.time_type is not None:

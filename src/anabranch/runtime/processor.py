@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +28,11 @@ from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError, BadRowError, CorruptStateError
 from anabranch.kernel.delta import INPUT, Projection, keep_after, sort_delta, sort_rows
-from anabranch.kernel.multiway import JoinShape, Matches, join_deltas
+from anabranch.kernel.operator import Settled, StatefulOperator
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.report import Report, parse_parked, report_body
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import TS, RunCache, RunFile, Segment, write_run
+from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, write_run
 from anabranch.state.spine import Slice, Spine
 from anabranch.state.store import Json, encode_document, read_document, sync, write_file
 
@@ -43,17 +42,10 @@ REJECT = "reject"
 MERGE_FACTOR = 1.5
 MIN_MERGE_ROWS = 32_768
 
+NOTHING = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.array([], pa.int64())}))
+
 _cache = RunCache()
 _settled = False
-
-
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
-    """A column of an operator's results: its name, and the port and the state column it is taken from."""
-
-    name: str
-    port: int
-    column: str
 
 
 class Goes(StrEnum):
@@ -66,18 +58,12 @@ class Goes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """A join operator as a processor runs it.
-
-    `number` is that of the part its results form, `parts` what it joins. Of results that go on to another operator,
-    `times` are the columns with the times of the rows they are made of; None if the query has no time at all.
-    """
+    """An operator as a processor runs it: `number` is that of the part its results form, `parts` are at its ports."""
 
     number: int
     parts: tuple[int, ...]
-    shape: JoinShape
-    results: tuple[ResultColumn, ...]
+    operator: StatefulOperator
     goes: Goes
-    times: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +121,7 @@ class StepTask:
     manifest: Json
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
+    settled: Settled
 
 
 def settle_worker() -> None:
@@ -193,8 +180,8 @@ class _Attempt:
                 yielded = time.perf_counter()
                 yield results
                 waited += time.perf_counter() - yielded
-            for part in operator.parts:
-                spines[part] = self._insert(part, spines[part])
+            for port, part in enumerate(operator.parts):
+                spines[part] = self._insert(operator, port, spines[part])
         waiting = sorted(part for part, delta in self._deltas.items() if part not in mine and len(delta))
         parked = {part: self._park(part) for part in waiting}
         manifest = Manifest(tuple(spine if part in mine else Spine() for part, spine in enumerate(spines)))
@@ -230,21 +217,22 @@ class _Attempt:
 
     def _run_operator(self, operator: OperatorPlan, spines: list[Spine]) -> Iterator[pa.RecordBatch]:
         """Results that leave the processor; those that stay become the delta of their part."""
-        if not any(len(self._deltas.get(part, ())) for part in operator.parts):
+        if not operator.operator.waits and not any(len(self._deltas.get(part, ())) for part in operator.parts):
             return
         old = [[self._open(piece) for piece in spines[part].slices()] for part in operator.parts]
-        deltas = []
-        for part, segments in zip(operator.parts, old, strict=True):
-            if part not in self._deltas and not segments:
-                return  # a part that is empty joins nothing
-            deltas.append(self._deltas[part] if part in self._deltas else segments[0].slice(0, 0))
+        deltas = [
+            self._deltas.get(part) or (segments[0].slice(0, 0) if segments else NOTHING)
+            for part, segments in zip(operator.parts, old, strict=True)
+        ]
         chunks = self._results(operator, old, deltas)
         if operator.goes is Goes.HERE:
             made = list(chunks)
             if made:
                 rows = pa.Table.from_batches(made).combine_chunks()
                 self._deltas[operator.number] = sort_rows(rows)
-        elif operator.goes is Goes.SINK and self._plan.parquet is not None:
+        elif operator.goes is Goes.EXCHANGE:
+            yield from (self._outgoing(operator.number, chunk) for chunk in chunks)
+        elif self._plan.parquet is not None:
             self._write_parquet(chunks)
         else:
             yield from chunks
@@ -253,12 +241,12 @@ class _Attempt:
         self, operator: OperatorPlan, old: list[list[Segment]], deltas: list[Segment]
     ) -> Iterator[pa.RecordBatch]:
         nth = operator.number - len(self._plan.aliases)
-        for matches in join_deltas(operator.shape, old, deltas):
-            self._report.produced[nth] += len(matches)
+        for chunk in operator.operator.process(old, deltas, self._task.settled):
+            self._report.produced[nth] += len(chunk)
             if operator.goes is Goes.SINK:
-                self._report.results += len(matches)
+                self._report.results += len(chunk)
             failpoint("processor.results")
-            yield self._project(operator, matches)
+            yield chunk
 
     def _write_parquet(self, chunks: Iterator[pa.RecordBatch]) -> None:
         first = next(chunks, None)
@@ -340,27 +328,17 @@ class _Attempt:
         write_file(Path(self._task.reports) / name, text.encode())
         return name
 
-    def _project(self, operator: OperatorPlan, matches: Matches) -> pa.RecordBatch:
-        rows = [pa.array(picked) for picked in matches.rows]
-        arrays = {
-            result.name: matches.tables[result.port].column(result.column).take(rows[result.port])
-            for result in operator.results
-        }
-        if operator.times is not None:
-            no_time = np.zeros(len(matches), dtype=np.int64)  # as for a stream that has none
-            times = [arrays[name].to_numpy() for name in operator.times]
-            arrays[TS] = pa.array(reduce(np.maximum, times) if times else no_time)
-        if operator.goes is not Goes.EXCHANGE:
-            return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-        arrays[INPUT] = pa.array(np.full(len(matches), operator.number, dtype=np.int8))
+    def _outgoing(self, part: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Results of an operator in the schema that all of a round share in the exchange after it."""
         schema = self._round.exchanged
         assert schema is not None, "an exchange has a schema"
-        columns = [
-            arrays[field.name] if field.name in arrays else pa.nulls(len(matches), field.type) for field in schema
-        ]
+        number = pa.array(np.full(len(rows), part, dtype=np.int8))
+        arrays = {INPUT: number, **dict(zip(rows.schema.names, rows.columns, strict=True))}
+        columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _insert(self, part: int, spine: Spine) -> Spine:
+    def _insert(self, operator: OperatorPlan, port: int, spine: Spine) -> Spine:
+        part = operator.parts[port]
         if part not in self._deltas:
             return spine
         threshold = self._task.purge[part]
@@ -373,7 +351,11 @@ class _Attempt:
             file = self._write(delta)
         spine = spine.insert(file)
         budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
-        return spine.compact(budget, self._open, self._write, threshold, self._plan.max_spans[part])
+
+        def write(merged: Segment) -> RunFile:
+            return self._write(operator.operator.keep(port, merged, self._task.settled))
+
+        return spine.compact(budget, self._open, write, threshold, self._plan.max_spans[part])
 
     def _park(self, part: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""

@@ -45,6 +45,8 @@ def list_anew(
         reports=tuple(names),
         newest=last.newest,
         totals=last.totals,
+        settled=last.settled,
+        endings=last.endings,
     )
     checkpoint.commit(step)
     return step, listed

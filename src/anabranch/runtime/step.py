@@ -25,10 +25,11 @@ from pyspark.sql import functions as F
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.kernel.delta import INPUT
+from anabranch.kernel.operator import Settled
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import JoinQuery, all_of, quote
-from anabranch.plan.watermark import thresholds
+from anabranch.plan.logical import ContinuousQuery, all_of, quote
+from anabranch.plan.watermark import Thresholds, thresholds
 from anabranch.runtime.carried import restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
@@ -52,6 +53,8 @@ NO_BYTE_LIMIT = (1 << 31) - 1
 # By round and processor: the name of a report, and what it says.
 Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
 KEPT_STEPS = 1_000
+# Instead of a batch's id, for the step at the end of the input.
+AT_THE_END = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ class StepRunner:
 
     def __init__(
         self,
-        query: JoinQuery,
+        query: ContinuousQuery,
         layout: Layout,
         settings: StepSettings,
         checkpoint: Checkpoint,
@@ -116,6 +119,8 @@ class StepRunner:
         self._retained: dict[int, list[Manifest]] = {}
         self._placement = even_placement(settings.groups, settings.processors)
         self._route = processor_of(self._placement)
+        self._limits = Thresholds((), ())
+        self._settled = Settled()
         if self._last is not None:
             self._resume(self._last)
 
@@ -128,6 +133,36 @@ class StepRunner:
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
                 raise
+
+    @property
+    def answers_at_the_end(self) -> bool:
+        """Whether there may be rows whose answer waits until nothing older can come."""
+        return self._query.grouping is not None
+
+    def end(self, packed: DataFrame) -> None:
+        """Take the input for ended: answer all rows that wait. `packed` has no rows.
+
+        First it is put on record, so that after a crash the same rows are answered under the same id before anything
+        else happens. A row that comes later and is older than what was answered is late.
+        """
+        with self._lock:
+            if self._last is None or not self.answers_at_the_end:
+                return
+            try:
+                self._session_ready = False
+                self._start(packed.sparkSession)
+                self._checkpoint.check_epoch()
+                self._checkpoint.announce_end(self._last)
+                failpoint("end.announced")
+                self._advance(packed, self._last.batch_id, ending=True)
+            except BaseException as error:
+                self.failure = self._explain_failure(error, packed)
+                raise
+
+    @property
+    def must_end(self) -> bool:
+        """Whether an end of the input was on record when the last run crashed, and is still to be dealt with."""
+        return self._checkpoint.must_end(self._last)
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
@@ -154,15 +189,38 @@ class StepRunner:
             self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
         self._checkpoint.check_epoch()
+        self._advance(packed, batch_id, ending=False)
+
+    def _advance(self, packed: DataFrame, batch_id: int, *, ending: bool) -> None:
+        """One step, with a batch of Spark's or at the end of the input."""
         number = self._last.number + 1 if self._last else 1
+        self._settle(ending)
         directory = self._checkpoint.prepare_step(number)
-        failpoint("step.before_sink")
-        found = self._deliver(packed, number, batch_id, directory)
-        failpoint("step.after_sink")
+        kind = "end" if ending else "step"
+        failpoint(f"{kind}.before_sink")
+        found = self._deliver(packed, number, self._sink_id(batch_id, ending), directory)
+        failpoint(f"{kind}.after_sink")
         missing = sorted({processor for _, processor in self._expected() - found.keys()})
         if missing:
             raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
-        self._commit(number, batch_id, found, directory)
+        self._commit(number, batch_id, found, directory, ending)
+
+    def _sink_id(self, batch_id: int, ending: bool) -> int:
+        """Under which id the sink gets a batch: Spark's, unless the input was taken for ended before."""
+        return batch_id + (self._last.endings if self._last else 0) + ending
+
+    def _settle(self, ending: bool) -> None:
+        """What is late, dead and settled in the step that begins."""
+        last = self._last
+        newest = last.newest if last else (None,) * self._inputs
+        since = last.settled if last else None
+        self._limits = thresholds(
+            self._layout.times, self._layout.ports, newest, grouped=self.answers_at_the_end, settled=since
+        )
+        if ending:
+            seen = [time for time in newest if time is not None]
+            self._limits = replace(self._limits, settled=max(seen) + 1 if seen else since)
+        self._settled = Settled(since, self._limits.settled)
 
     def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
         """Run the processors and bring their results to the sink, one way or the other."""
@@ -195,8 +253,6 @@ class StepRunner:
 
     def _yielded(self, packed: DataFrame, number: int, directory: Path, staging: Path | None) -> list[DataFrame]:
         """What the processors yield in each round."""
-        newest = self._last.newest if self._last else (None,) * self._inputs
-        limits = thresholds(self._layout.times, self._layout.ports, newest)
         tasks = [
             StepTask(
                 state=str(self._checkpoint.state),
@@ -205,8 +261,9 @@ class StepRunner:
                 step=number,
                 processor=p,
                 manifest=manifest.to_json(),
-                late=limits.late,
-                purge=limits.purge,
+                late=self._limits.late,
+                purge=self._limits.purge,
+                settled=self._settled,
             )
             for p, manifest in enumerate(self._manifests)
         ]
@@ -229,11 +286,11 @@ class StepRunner:
             found.setdefault((report.round, report.processor), (path.name, report, manifest))
         return found
 
-    def _commit(self, number: int, batch_id: int, found: Found, directory: Path) -> None:
+    def _commit(self, number: int, batch_id: int, found: Found, directory: Path, ending: bool) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
         reports = [report for report, _ in combined]
         output_rows = self._output_rows(reports)
-        self._publish(reports, batch_id, directory)
+        self._publish(reports, self._sink_id(batch_id, ending), directory)
         newest = self._last.newest if self._last else (None,) * self._inputs
         seen = [
             max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
@@ -246,15 +303,23 @@ class StepRunner:
             reports=tuple(sorted(name for name, _, _ in found.values())),
             newest=tuple(seen),
             totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
+            settled=self._limits.settled,
+            endings=(self._last.endings if self._last else 0) + ending,
         )
-        failpoint("step.before_commit")
+        kind = "end" if ending else "step"
+        failpoint(f"{kind}.before_commit")
         self._checkpoint.commit(step)
-        failpoint("step.after_commit")
+        failpoint(f"{kind}.after_commit")
         self._last = step
         self._manifests = [manifest for _, manifest in combined]
         self._remember(number)
         self._warn_over_memory(reports)
-        self.results.append(StepResult(batch_id, number, tuple(reports), output_rows, step.newest, step.totals))
+        shown = AT_THE_END if ending else batch_id
+        self.results.append(StepResult(shown, number, tuple(reports), output_rows, step.newest, step.totals))
+        if ending:
+            self._events.add(
+                "end", f"the input has ended: {max(output_rows, 0):,} rows of the answer were waiting for it"
+            )
 
     def _output_rows(self, reports: list[Report]) -> int:
         """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""

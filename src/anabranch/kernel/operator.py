@@ -1,0 +1,50 @@
+"""The contract of a stateful operator: a few functions over sorted rows, and nothing that touches storage.
+
+An operator has ports. At each port lie the rows that arrived there in earlier batches (`old`, sorted segments of runs)
+and those that arrive now (`deltas`, one sorted segment each); all have a hash of the key they were exchanged by, and
+mostly an event time. Rows of one hash are on one processor, so an operator may look at one hash at a time.
+
+The processor calls `process`, hands on what it yields, and then adds the deltas to the state; it merges runs, drops the
+rows whose time has passed, writes, moves and recovers state without asking. Only what may be dropped beyond that is the
+operator's to say (`keep`).
+
+Every attempt at a batch must yield the same multiset of rows: nothing here may depend on the order in which rows
+arrived, on a clock or on chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from anabranch.state.run import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """The event times that are settled in a step: rows with since <= ts < until are all there, and none is to come.
+
+    `since` is the `until` of the step before, None if there was none. Nothing is settled while `until` is None.
+    """
+
+    since: int | None = None
+    until: int | None = None
+
+
+class StatefulOperator(Protocol):
+    """What a processor asks of an operator. All of it is vectorised: no loop per row."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows of earlier batches may give results in a batch that brings none."""
+
+    def process(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
+    ) -> Iterator[pa.RecordBatch]:
+        """The results of a batch, in chunks of bounded size."""
+
+    def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
+        """Those rows of a run that may still be needed, given what is in the run alone. Sorted runs stay sorted."""

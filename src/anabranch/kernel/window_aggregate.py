@@ -1,0 +1,286 @@
+"""Windowed GROUP BY and DISTINCT: a row for every tuple whose window is complete.
+
+The answer to a tuple at time t is an aggregate of the tuples of its group that are in their windows at t: those with
+ts <= t <= expiry, where expiry is ts + w, or the smallest ts + w of the tuples that a joined one is made of; or the
+last k up to the tuple itself (`rows`). Tuples with the same time are in each other's windows; for the last k they are
+ordered by their content. So the answer depends on the input alone, but it is known only when no earlier tuple can come
+any more: a batch answers the tuples that it settles (`Settled`), all of which are in the state by then.
+
+Per block of hashes that have settled tuples: find the rows of these hashes, as far back as a window reaches; sort them
+by group and time; say for which of the asked rows each of them counts (`Reach`), and let `aggregate` do the rest.
+
+The same with no aggregate but "is it the only one?" is DISTINCT: a tuple is answered if no equal one is in its window
+when it comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from anabranch.kernel.aggregate import AGGREGATES
+from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED
+from anabranch.kernel.operator import Settled
+from anabranch.kernel.probe import Ranges, bisect_ranges, narrow, probe, ranges_to_rows
+from anabranch.kernel.spread import Indices, Reach
+from anabranch.state.hash_index import HashIndex
+from anabranch.state.run import HASH, TS, Segment
+
+# The state column with the time up to which a joined row is in its window.
+EXPIRY = "expiry"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """An aggregate: its function, and the state column it is of; None for COUNT(*)."""
+
+    function: str
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowAggregate:
+    """GROUP BY `keys` over a window, or DISTINCT of them.
+
+    `keys` are the state columns with the group's key. `results` are pairs of a name and the number of a key, or of a
+    call after all keys. The window is the last `rows` tuples of a group, ordered by time, then by the columns `ties`;
+    else a range of time: `width`, the longest that any tuple is in it. With `last_only` a batch gives one row per
+    group, for the last of its settled tuples.
+    """
+
+    keys: tuple[str, ...]
+    calls: tuple[Call, ...]
+    results: tuple[tuple[str, int], ...]
+    width: int | None = None
+    rows: int | None = None
+    ties: tuple[str, ...] = ()
+    distinct: bool = False
+    last_only: bool = False
+    chunk_rows: int = 65_536
+    gather_rows: int = 1_000_000
+
+    @property
+    def waits(self) -> bool:
+        """Rows wait until they are settled."""
+        return True
+
+    def process(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
+    ) -> Iterator[pa.RecordBatch]:
+        """The answers to the tuples that are settled in this batch; its own rows are not among them."""
+        segments, since = old[0], -UNBOUNDED if settled.since is None else settled.since
+        if settled.until is None or not segments:
+            return
+        until = min(settled.until, UNBOUNDED)
+        wanted = np.unique(np.concatenate([_settled_hashes(segment, since, until) for segment in segments]))
+        if len(wanted) == 0:
+            return
+        index = HashIndex.of(wanted)
+        all_rows = [_before(segment, probe(index, segment), until) for segment in segments]
+        found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
+        weights = np.zeros(len(wanted), dtype=np.int64)
+        for ranges in found:
+            np.add.at(weights, ranges.owner, ranges.lengths)
+        for first, last in _blocks(weights, self.gather_rows):
+            rows = self._in_order(_gather(segments, found, first, last))
+            if self.rows is not None and rows.collision:
+                # Keys that share a hash may have pushed each other out of the last so many rows.
+                rows = self._in_order(_gather(segments, all_rows, first, last))
+            yield from self._answers(rows, since)
+
+    def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
+        """Of the settled rows of a group, only the last so many are in a window of so many rows."""
+        if self.rows is None or settled.until is None or rows.ts is None:
+            return rows
+        ends = np.flatnonzero(np.diff(rows.hashes, append=rows.hashes[-1:] + np.uint64(1)) != 0) + 1
+        hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
+        known = _first_at(rows.ts, hashes, np.full(len(ends), settled.until))
+        first = np.maximum(known - self.rows, hashes.start)
+        # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay.
+        first = _first_at(rows.ts, hashes, rows.ts[np.minimum(first, ends - 1)])
+        if (first == hashes.start).all() or _has_collision(rows.rows, self.keys):
+            return rows
+        return Segment.of(rows.rows.take(pa.array(ranges_to_rows(first, ends - first))))
+
+    def _reaching(self, segment: Segment, ranges: Ranges, since: int) -> Ranges:
+        """The rows that are asked, or may be in a window of one that is."""
+        ts = segment.ts
+        assert ts is not None, "what is grouped in a window has a time"
+        if self.rows is None:
+            low = max(since - min(self.width or 0, 2 * MAX_TIME), -UNBOUNDED)
+            start = _first_at(ts, ranges, np.full(len(ranges.owner), low))
+        else:
+            # As many as a window has, and all that have the time of the first of these.
+            start = np.maximum(_first_at(ts, ranges, np.full(len(ranges.owner), since)) - self.rows + 1, ranges.start)
+            start = _first_at(ts, ranges, ts[np.minimum(start, ranges.stop - 1)])
+        return Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
+
+    def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
+        """The rows sorted by group, time and ties, and where groups begin."""
+        hashes, ts = (rows.column(name).to_numpy() for name in (HASH, TS))
+        ties = [_ranks(rows.column(name)) for name in reversed(self.ties)] if self.rows is not None else []
+        order = np.lexsort((*ties, ts, hashes))
+        in_order = rows.take(pa.array(order))
+        new_hash = np.diff(hashes[order], prepend=hashes[order[:1]]) != 0
+        collision = _differ(in_order, self.keys, ~new_hash)
+        if collision:
+            codes = _codes([rows.column(key) for key in self.keys])
+            order = np.lexsort((*ties, ts, codes, hashes))
+            in_order = rows.take(pa.array(order))
+            new_hash = (np.diff(hashes[order], prepend=hashes[order[:1]]) != 0) | (
+                np.diff(codes[order], prepend=codes[order[:1]]) != 0
+            )
+        return _Sorted(in_order, ts[order], np.cumsum(new_hash), collision)
+
+    def _answers(self, rows: _Sorted, since: int) -> Iterator[pa.RecordBatch]:
+        asked = np.flatnonzero(rows.ts >= since)
+        if self.distinct:
+            asked = asked[~self._has_equal(rows)[asked]]
+        elif self.last_only:
+            asked = asked[np.diff(rows.group[asked], append=-1) != 0]
+        if len(asked) == 0:
+            return
+        picked = pa.array(asked)
+        made = [rows.rows.column(key).take(picked) for key in self.keys]
+        if self.calls:
+            reach = self._reach(rows, asked)
+            for call in self.calls:
+                values = None if call.column is None else rows.rows.column(call.column)
+                made.append(AGGREGATES[call.function](values, reach))
+        results = pa.RecordBatch.from_arrays([made[n] for _, n in self.results], [name for name, _ in self.results])
+        for start in range(0, len(results), self.chunk_rows):
+            yield results.slice(start, self.chunk_rows)
+
+    def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
+        """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""
+        first, last = (np.searchsorted(rows.group[asked], rows.group, side=side) for side in ("left", "right"))
+        if self.rows is None:
+            start, stop = narrow(rows.ts[asked], first, last, rows.ts, self._expiry(rows))
+        else:
+            places = np.arange(len(rows.ts))
+            start, stop = narrow(asked, first, last, places, places + self.rows - 1)
+        return Reach(start, stop, len(asked))
+
+    def _expiry(self, rows: _Sorted) -> NDArray[np.int64]:
+        if EXPIRY in rows.rows.schema.names:
+            expiry: NDArray[np.int64] = rows.rows.column(EXPIRY).to_numpy()
+            return expiry
+        return rows.ts + min(self.width or 0, UNBOUNDED)
+
+    def _has_equal(self, rows: _Sorted) -> NDArray[np.bool_]:
+        """Whether an earlier row of the group is still in its window when a row comes."""
+        expiry = self._expiry(rows)
+        order = np.argsort(expiry, kind="stable")
+        ranks = np.empty(len(order), dtype=np.int64)
+        ranks[order] = np.arange(len(order))
+        # The greatest expiry so far, group by group: ranks of later groups are greater than all before.
+        so_far = np.maximum.accumulate(rows.group * len(order) + ranks) - rows.group * len(order)
+        first = np.diff(rows.group, prepend=-1) != 0
+        before = np.concatenate([so_far[:1], so_far[:-1]])
+        before = np.where(first, 0, before)
+        equal: NDArray[np.bool_] = ~first & (expiry[order[before]] >= rows.ts)
+        return equal
+
+
+@dataclass(frozen=True, slots=True)
+class _Sorted:
+    """Rows by group and time; `group` numbers the groups, ascending from 0. In a `collision` two share a hash."""
+
+    rows: pa.RecordBatch
+    ts: NDArray[np.int64]
+    group: Indices
+    collision: bool
+
+
+def _settled_hashes(segment: Segment, since: int, until: int) -> NDArray[np.uint64]:
+    assert segment.ts is not None, "what is grouped in a window has a time"
+    return segment.hashes[(segment.ts >= since) & (segment.ts < until)]
+
+
+def _before(segment: Segment, ranges: Ranges, until: int) -> Ranges:
+    """The rows that are settled."""
+    assert segment.ts is not None, "what is grouped in a window has a time"
+    stop = _first_at(segment.ts, ranges, np.full(len(ranges.owner), until))
+    return Ranges(ranges.owner, ranges.start, stop).where(ranges.start < stop)
+
+
+def _first_at(ts: NDArray[np.int64], ranges: Ranges, time: NDArray[np.int64]) -> Indices:
+    """Per range, the first row that is not older than a time."""
+    return bisect_ranges(ts, ranges.start, ranges.stop, time, after_equal=False)
+
+
+def _blocks(weights: Indices, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of hashes that have about so many rows together."""
+    ends = np.cumsum(weights)
+    first = 0
+    while first < len(weights):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + most, side="right")))
+        yield first, last
+        first = last
+
+
+def _gather(segments: Sequence[Segment], found: Sequence[Ranges], first: int, last: int) -> pa.RecordBatch:
+    parts = []
+    for segment, ranges in zip(segments, found, strict=True):
+        chosen = ranges.where((ranges.owner >= first) & (ranges.owner < last))
+        if len(chosen.owner):
+            parts.append(segment.rows.take(pa.array(ranges_to_rows(chosen.start, chosen.lengths))))
+    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+
+
+def _has_collision(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
+    """Whether different keys share a hash, among rows sorted by hash."""
+    hashes = rows.column(HASH).to_numpy()
+    return _differ(rows, keys, np.diff(hashes, prepend=hashes[:1]) == 0)
+
+
+def _differ(rows: pa.RecordBatch, keys: Sequence[str], where: NDArray[np.bool_]) -> bool:
+    """Whether a row differs from the one before it in a key, at one of the given places."""
+    places = np.flatnonzero(where[1:]) + 1
+    if len(places) == 0:
+        return False
+    here, before = pa.array(places), pa.array(places - 1)
+    for key in keys:
+        column = rows.column(key)
+        if not null_safe_equal(column.take(here), column.take(before)).all():
+            return True
+    return False
+
+
+def null_safe_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+    """Equality in which null equals null, and NaN equals NaN."""
+    both_null = pc.and_(left.is_null(), right.is_null())
+    equal = pc.fill_null(pc.equal(left, right), False)
+    if pa.types.is_floating(left.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    same: NDArray[np.bool_] = pc.or_(equal, both_null).to_numpy(zero_copy_only=False)
+    return same
+
+
+def _codes(columns: Sequence[pa.Array]) -> Indices:
+    """A number for every combination of values."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        values = pc.fill_null(column.dictionary_encode().indices, -1).to_numpy(zero_copy_only=False)
+        pairs = np.stack([codes, values.astype(np.int64)])
+        codes = np.unique(pairs, axis=1, return_inverse=True)[1].reshape(-1)
+    return codes
+
+
+def _ranks(column: pa.Array) -> Indices:
+    """The place of each value among the sorted ones, equal ones alike, nulls first."""
+    order = pc.array_sort_indices(column, null_placement="at_start").to_numpy()
+    in_order = column.take(pa.array(order))
+    step = np.ones(len(order), dtype=np.int64)
+    if len(order):
+        step[0] = 0
+        step[1:] = ~null_safe_equal(in_order.slice(1), in_order.slice(0, len(order) - 1))
+    ranks = np.empty(len(order), dtype=np.int64)
+    ranks[order] = np.cumsum(step)
+    return ranks

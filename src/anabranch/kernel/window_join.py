@@ -1,0 +1,64 @@
+"""Window joins as stateful operators: the m-way join of a batch, and what of its combinations goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+
+from anabranch.kernel.multiway import JoinShape, Matches, join_deltas
+from anabranch.kernel.operator import Settled
+from anabranch.state.run import TS, Segment
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column of a join's results: its name, and the port and the state column it is taken from."""
+
+    name: str
+    port: int
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowJoin:
+    """A join of its ports on their hash.
+
+    Of results that go on to another operator, `times` are the columns with the times of the rows they are made of; None
+    where the query has no time at all, or the results are the answer.
+    """
+
+    shape: JoinShape
+    results: tuple[ResultColumn, ...]
+    times: tuple[str, ...] | None = None
+
+    @property
+    def waits(self) -> bool:
+        """Only what arrives can find a partner."""
+        return False
+
+    def process(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
+    ) -> Iterator[pa.RecordBatch]:
+        """All new combinations."""
+        for matches in join_deltas(self.shape, old, deltas):
+            yield self._project(matches)
+
+    def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
+        """All of them: what is dead is told by its time alone."""
+        return rows
+
+    def _project(self, matches: Matches) -> pa.RecordBatch:
+        rows = [pa.array(picked) for picked in matches.rows]
+        arrays = {
+            result.name: matches.tables[result.port].column(result.column).take(rows[result.port])
+            for result in self.results
+        }
+        if self.times is not None:
+            no_time = np.zeros(len(matches), dtype=np.int64)  # as for a stream that has none
+            times = [arrays[name].to_numpy() for name in self.times]
+            arrays[TS] = pa.array(reduce(np.maximum, times) if times else no_time)
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

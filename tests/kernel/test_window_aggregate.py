@@ -1,0 +1,188 @@
+"""Windowed GROUP BY and DISTINCT, batch by batch, against DuckDB on the complete input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.kernel.delta import keep_after, sort_rows
+from anabranch.kernel.operator import Settled
+from anabranch.kernel.window_aggregate import EXPIRY, Call, WindowAggregate
+from anabranch.plan.watermark import InputTime, PortTime, thresholds
+from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.spine import merge_segments
+from tests.oracle import referee
+from tests.oracle.profiles import examples
+
+CALLS = (Call("count", None), Call("sum", "arg.0"), Call("min", "arg.0"), Call("max", "arg.0"))
+RESULTS = tuple((name, n) for n, name in enumerate(("g", "rows", "total", "least", "most")))
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows in batches. `shared` groups have one hash. Runs of the state are merged `together`."""
+
+    batches: tuple[pa.Table, ...]
+    lateness: int
+    shared: int
+    together: int
+
+    @property
+    def accepted(self) -> pa.Table:
+        """The rows that are not late."""
+        newest: int | None = None
+        kept = []
+        for batch in self.batches:
+            ts = batch.column("ts").to_numpy()
+            late = -(10**9) if newest is None else newest - self.lateness
+            kept.append(batch.filter(pa.array(ts >= late)))
+            newest = max([*ts.tolist(), *([] if newest is None else [newest])], default=None)
+        return pa.concat_tables(kept)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    row = st.fixed_dictionaries(
+        {
+            "g": st.none() | st.integers(0, 5),
+            "ts": st.integers(0, 30),
+            "v": st.none() | st.integers(-5, 5),
+            "alive": st.integers(0, 8),
+        }
+    )
+    schema = pa.schema([(name, pa.int64()) for name in ("g", "ts", "v", "alive")])
+    batches = draw(st.lists(st.lists(row, max_size=12), min_size=1, max_size=5))
+    tables = tuple(pa.Table.from_pylist(rows, schema) for rows in batches)
+    return Case(tables, draw(st.integers(0, 12)), draw(st.integers(1, 3)), draw(st.integers(1, 4)))
+
+
+def segment_of(rows: pa.Table, shared: int, expires: bool) -> Segment:
+    hashes = [42 if g is None else 1000 + g // shared for g in rows.column("g").to_pylist()]
+    columns = {
+        HASH: pa.array(hashes, pa.uint64()),
+        TS: rows.column("ts"),
+        "key.0": rows.column("g"),
+        "arg.0": rows.column("v"),
+    }
+    if expires:
+        columns[EXPIRY] = pa.array(rows.column("ts").to_numpy() + rows.column("alive").to_numpy())
+    return sort_rows(pa.table(columns))
+
+
+def answers(
+    operator: WindowAggregate, case: Case, window: int | None, *, expires: bool = False
+) -> tuple[list[pa.Table], pa.Table]:
+    """What each batch gives, and all of it, the end of the input included."""
+    times, ports = [InputTime(window, case.lateness)], [PortTime((0,), ())]
+    segments: list[Segment] = []
+    newest: int | None = None
+    settled: int | None = None
+    given_out = []
+
+    def ask(until: int | None) -> None:
+        chunks = list(operator.process([segments], [], Settled(settled, until)))
+        given_out.append(pa.Table.from_batches(chunks) if chunks else None)
+
+    for batch in case.batches:
+        limits = thresholds(times, ports, [newest], grouped=True, settled=settled)
+        ts = batch.column("ts").to_numpy()
+        on_time = ts >= (-(10**9) if limits.late[0] is None else limits.late[0])
+        segments = [keep_after(segment, limits.purge[0]) for segment in segments]
+        segments = [segment for segment in segments if len(segment)]
+        ask(limits.settled)
+        arriving = batch.filter(pa.array(on_time))
+        if len(arriving):
+            segments.append(segment_of(arriving, case.shared, expires))
+        if len(segments) >= case.together > 1:
+            merged = merge_segments(segments, limits.purge[0])
+            now = Settled(settled, limits.settled)
+            segments = [] if merged is None else [operator.keep(0, merged, now)]
+        settled = limits.settled
+        newest = max([*ts.tolist(), *([] if newest is None else [newest])], default=None)
+    ask(None if newest is None else newest + 1)
+    found = [table for table in given_out if table is not None]
+    names = [name for name, _ in operator.results]
+    empty = pa.table({name: pa.array([], pa.int64()) for name in names})
+    return [table if table is not None else empty for table in given_out], pa.concat_tables([empty, *found])
+
+
+def aggregates(over: str) -> str:
+    return f"count(*) {over} AS rows, sum(v) {over} AS total, min(v) {over} AS least, max(v) {over} AS most"
+
+
+def grouped(**changes: object) -> WindowAggregate:
+    return WindowAggregate(keys=("key.0",), calls=CALLS, results=RESULTS, gather_rows=7, chunk_rows=3, **changes)  # type: ignore[arg-type]
+
+
+@examples(200)
+@given(cases(), st.integers(0, 10))
+def test_a_window_of_time_ends_at_every_tuple(case: Case, width: int) -> None:
+    _, found = answers(grouped(width=width), case, width)
+    over = f"OVER (PARTITION BY g ORDER BY ts RANGE BETWEEN {width} PRECEDING AND CURRENT ROW)"
+    text = f"SELECT g, {aggregates(over)} FROM t"
+    referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
+
+
+@examples(200)
+@given(cases(), st.integers(1, 4))
+def test_a_window_of_rows_has_the_last_ones(case: Case, rows: int) -> None:
+    _, found = answers(grouped(rows=rows, ties=("arg.0",)), case, None)
+    over = f"OVER (PARTITION BY g ORDER BY ts, v NULLS FIRST ROWS BETWEEN {rows - 1} PRECEDING AND CURRENT ROW)"
+    text = f"SELECT g, {aggregates(over)} FROM t"
+    referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
+
+
+@examples(200)
+@given(cases())
+def test_joined_rows_are_in_the_window_until_each_expires(case: Case) -> None:
+    _, found = answers(grouped(width=8), case, 8, expires=True)
+    text = """
+        SELECT r.g, count(*), sum(s.v), min(s.v), max(s.v)
+        FROM (SELECT *, row_number() OVER () AS i FROM t) r JOIN t s
+          ON r.g IS NOT DISTINCT FROM s.g AND s.ts <= r.ts AND r.ts <= s.ts + s.alive
+        GROUP BY r.i, r.g
+    """
+    referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
+
+
+@examples(200)
+@given(cases(), st.integers(0, 10))
+def test_distinct_gives_a_value_that_is_not_in_its_window(case: Case, width: int) -> None:
+    operator = WindowAggregate(
+        keys=("key.0",), calls=(), results=(("g", 0),), width=width, distinct=True, gather_rows=7
+    )
+    _, found = answers(operator, case, width)
+    before = "lag(ts) OVER (PARTITION BY g ORDER BY ts)"
+    text = f"SELECT g FROM (SELECT g, ts, {before} AS before FROM t) WHERE before IS NULL OR ts - before > {width}"
+    referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
+
+
+@examples(100)
+@given(cases(), st.integers(0, 10))
+def test_once_per_batch_is_the_last_of_what_each_tuple_would_get(case: Case, width: int) -> None:
+    each, _ = answers(grouped(width=width), case, width)
+    once, _ = answers(grouped(width=width, last_only=True), case, width)
+    for all_rows, last in zip(each, once, strict=True):
+        assert sorted(map(str, last.column("g").to_pylist())) == sorted(map(str, set(all_rows.column("g").to_pylist())))
+        missing, surplus = referee.difference(all_rows, last)
+        assert len(surplus) == len(all_rows) - len(last)
+        assert len(missing) == 0
+
+
+def test_rows_that_cannot_be_in_a_window_any_more_are_dropped_in_merges() -> None:
+    rows = pa.table({"g": pa.array([1] * 6 + [2]), "ts": [*range(6), 0], "v": [0] * 7, "alive": [0] * 7})
+    operator = grouped(rows=2, ties=("arg.0",))
+    kept = operator.keep(0, segment_of(rows, 1, expires=False), Settled(None, 4))
+    assert sorted(zip(kept.rows.column("key.0").to_pylist(), kept.ts.tolist(), strict=True)) == [
+        (1, 2),
+        (1, 3),
+        (1, 4),
+        (1, 5),
+        (2, 0),
+    ]
+    assert len(operator.keep(0, segment_of(rows, 3, expires=False), Settled(None, 4))) == 7
+    assert np.array_equal(grouped(width=1).keep(0, kept, Settled(None, 4)).hashes, kept.hashes)
