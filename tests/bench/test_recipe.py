@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import duckdb
@@ -10,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from anabranch.bench.queries import CHAINED
-from anabranch.bench.recipe import ChainRecipe, UniformRecipe, count_results, materialise
+from anabranch.bench.recipe import ChainRecipe, GroupsRecipe, UniformRecipe, count_results, materialise
 
 RECIPE = UniformRecipe(
     streams=("A", "B", "C"), rows=1000, keys=100, batch_count=7, window=None, window_rows=100, seed=3
@@ -106,3 +107,10 @@ def test_the_chain_knows_how_many_results_it_contains(tmp_path: Path) -> None:
     assert counted == [(source.expected_results,)]
     assert source.expected_results > 1000
     assert source.rows == 2000
+
+
+def test_every_row_of_the_groups_is_answered_and_batches_follow_each_other(tmp_path: Path) -> None:
+    recipe = GroupsRecipe(rows=1000, keys=10, batch_count=4, window=60, window_rows=300, seed=1)
+    assert materialise(recipe, tmp_path).expected_results == 1000
+    ends = [(int(batch["A"].ts.min()), int(batch["A"].ts.max())) for batch in recipe.batches()]
+    assert all(before[1] < after[0] for before, after in pairwise(ends))

@@ -23,11 +23,16 @@ ANABRANCH = "anabranch"
 SPARK = "spark"
 SPARK_ROCKSDB = "spark-rocksdb"
 CONTENDERS = (ANABRANCH, SPARK, SPARK_ROCKSDB)
+# Those of GROUPBY: Spark's arbitrary stateful operator in Python, and its built-in windows, whose answer is another.
+TRANSFORM = "transform"
+WINDOWS = "windows"
+GROUPBY_CONTENDERS = (ANABRANCH, TRANSFORM, WINDOWS)
 SINKS = ("noop", "parquet")
 
-# Queries: all streams joined on one key, or four streams on three.
+# Queries: all streams joined on one key, four streams on three, or aggregates of one stream over a window.
 MULTIWAY = "multiway"
 CHAIN = "chain"
+GROUPBY = "groupby"
 
 WARMUP_BATCHES = 2
 

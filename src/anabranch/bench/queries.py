@@ -1,6 +1,7 @@
 """The benchmarks' queries in the words of each engine, with the same output columns.
 
-`multiway` is an m-way join on `k`, `chain` joins four streams on three keys, unbounded.
+`multiway` is an m-way join on `k`, `chain` joins four streams on three keys, unbounded. `groupby` answers every row of
+a stream with aggregates of the rows of its key in the window before it.
 
 All streams have the same window w, so "every ts >= max ts - w" says the same as "any two times differ by at
 most w", and that is what Spark's binary joins are given. Spark expires join state only through a condition
@@ -35,6 +36,22 @@ def chain_of_joins(streams: Mapping[str, DataFrame]) -> DataFrame:
     joined = a.join(b, F.col("a_k") == F.col("b_k")).select("a_v", "b_v", "b_j")
     joined = joined.join(c, F.col("b_j") == F.col("c_j")).select("a_v", "b_v", "c_v", "c_k")
     return joined.join(d, F.col("c_k") == F.col("d_k")).select("a_v", "b_v", "c_v", "d_v")
+
+
+def groupby_query(window: int) -> str:
+    """The aggregates as CQL, for Anabranch."""
+    return f"SELECT k, count(*) AS n, sum(v) AS total, avg(v) AS mean FROM A [RANGE {window} SECONDS] GROUP BY k"
+
+
+def built_in_windows(stream: DataFrame, window: int) -> DataFrame:
+    """The nearest thing that Spark has built in: windows that slide by a tenth of their length.
+
+    Its answer is another: a row per key and window, not per row, and only when the window has passed.
+    """
+    timed = stream.withColumn("at", F.timestamp_millis(F.col("ts"))).withWatermark("at", "0 seconds")
+    slide = f"{window * 100} milliseconds"
+    grouped = timed.groupBy(F.window("at", f"{window} seconds", slide), "k")
+    return grouped.agg(F.count("*").alias("n"), F.sum("v").alias("total"), F.avg("v").alias("mean")).drop("window")
 
 
 def continuous_query(streams: Sequence[str], window: int | None) -> str:

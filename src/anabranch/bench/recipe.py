@@ -171,6 +171,32 @@ class ChainRecipe:
         return int((ends[0] * ends[1]).sum())
 
 
+@dataclass(frozen=True, slots=True)
+class GroupsRecipe:
+    """One stream with uniformly random keys at a steady rate: the input of `bench groupby`."""
+
+    rows: int
+    keys: int
+    batch_count: int
+    window: int
+    window_rows: int
+    seed: int
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Its name."""
+        return ("A",)
+
+    def batches(self) -> Iterator[Mapping[str, Rows]]:
+        """As those of a join of one stream."""
+        fields = (self.rows, self.keys, self.batch_count, self.window, self.window_rows, self.seed)
+        return UniformRecipe(self.streams, *fields).batches()
+
+    def expected_results(self, history: History) -> int:
+        """Every row is answered."""
+        return sum(len(rows.k) for rows in history["A"])
+
+
 def materialise(recipe: Recipe, work: Path) -> Input:
     """Write the recipe's input below `work`, unless a complete one is there already."""
     # The class name is part of the identity: two recipes may have equal fields.

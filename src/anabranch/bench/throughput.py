@@ -23,9 +23,19 @@ from typing import Any
 from rich.table import Table
 
 from anabranch.bench.child import Measurement, measure
-from anabranch.bench.job import ANABRANCH, CHAIN, CONTENDERS, MULTIWAY, SINKS, Job
+from anabranch.bench.job import (
+    ANABRANCH,
+    CHAIN,
+    CONTENDERS,
+    GROUPBY,
+    GROUPBY_CONTENDERS,
+    MULTIWAY,
+    SINKS,
+    WINDOWS,
+    Job,
+)
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import ChainRecipe, Input, UniformRecipe, materialise
+from anabranch.bench.recipe import ChainRecipe, GroupsRecipe, Input, UniformRecipe, materialise
 from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 
@@ -59,7 +69,7 @@ class ThroughputOptions:
         for name in ("rows", "keys", "rows_per_batch", "window_rows", "processors", "cores", "repeats"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench throughput: {name} must be at least 1, not {getattr(self, name)}")
-        if not 2 <= self.streams <= 8:
+        if not 2 <= self.streams <= 8 and self.query != GROUPBY:
             raise ConfigError(f"bench throughput: streams must be 2 to 8, not {self.streams}")
         if self.window is not None and self.window < 1:
             raise ConfigError(f"bench throughput: window must be at least 1 second, not {self.window}")
@@ -67,17 +77,20 @@ class ThroughputOptions:
             raise ConfigError(f"bench throughput: unknown sink {self.sink!r}; {did_you_mean(self.sink, SINKS)}")
         if not self.contenders:
             raise ConfigError("bench throughput: name at least one contender")
+        known = GROUPBY_CONTENDERS if self.query == GROUPBY else CONTENDERS
         for contender in self.contenders:
-            if contender not in CONTENDERS:
-                hint = did_you_mean(contender, CONTENDERS)
+            if contender not in known:
+                hint = did_you_mean(contender, known)
                 raise ConfigError(f"bench throughput: unknown contender {contender!r}; {hint}")
 
     @property
-    def recipe(self) -> UniformRecipe | ChainRecipe:
+    def recipe(self) -> UniformRecipe | ChainRecipe | GroupsRecipe:
         """The input that these options describe."""
         batch_count = max(1, round(self.rows * self.streams / self.rows_per_batch))
         if self.query == CHAIN:
             return ChainRecipe(self.rows, self.keys, batch_count, self.seed)
+        if self.query == GROUPBY:
+            return GroupsRecipe(self.rows, self.keys, batch_count, self.window or 1, self.window_rows, self.seed)
         return UniformRecipe(
             streams=tuple(string.ascii_uppercase[: self.streams]),
             rows=self.rows,
@@ -131,6 +144,9 @@ class ThroughputResult:
         return json.dumps(fields, indent=2, default=str)
 
 
+_KINDS = {CHAIN: "join of 4 streams on 3 keys", GROUPBY: "aggregates of a stream"}
+
+
 def run(options: ThroughputOptions, report: Callable[[str], None]) -> ThroughputResult:
     """Run all contenders; `report` receives a line of text whenever there is something to say."""
     machine = this_machine()
@@ -143,7 +159,7 @@ def run(options: ThroughputOptions, report: Callable[[str], None]) -> Throughput
             measurement = measure(_job(options, source, contender))
             report(f"{contender}: {measurement.outcome.seconds:.1f} s, {measurement.outcome.results:,} results")
             runs[contender].append(measurement)
-    check_agreement(runs, source.expected_results)
+    check_agreement({name: measured for name, measured in runs.items() if name != WINDOWS}, source.expected_results)
     contenders = tuple(summarise(name, measurements) for name, measurements in runs.items())
     return ThroughputResult(options, machine, source.rows, source.batches, contenders, ratios(contenders))
 
@@ -215,7 +231,7 @@ def ratios(contenders: Sequence[ContenderResult]) -> tuple[Ratio, ...]:
 def table(result: ThroughputResult) -> Table:
     """The result for a terminal."""
     options = result.options
-    kind = "join of 4 streams on 3 keys" if options.query == CHAIN else f"{options.streams}-way join"
+    kind = _KINDS.get(options.query, f"{options.streams}-way join")
     window = "unbounded" if options.window is None else f"{options.window} s window"
     rendered = Table(
         title=f"{kind}, {result.rows:,} rows in {result.batches} batches, {window}",

@@ -22,7 +22,7 @@ from rich.table import Table
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
-from anabranch.bench.job import CHAIN, CONTENDERS, SINKS
+from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
 from anabranch.errors import BenchmarkError
@@ -34,6 +34,7 @@ bench = typer.Typer(
 BENCHMARKS = {
     "throughput": "rows/s, batch time and memory, beside Spark's own stream-stream joins on the same input",
     "chain": "the same for four streams that are joined on three different keys",
+    "groupby": "the same for aggregates over a window, beside transformWithState in Python",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
 }
 
@@ -162,6 +163,53 @@ def chain(
             seed=seed,
             driver_memory=driver_memory,
             query=CHAIN,
+        )
+        _compare(options, as_json)
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def groupby(
+    rows: Rows = 3_000_000,
+    keys: Annotated[int, typer.Option(help="Distinct groups.")] = 10_000,
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    window: Annotated[int, typer.Option(help="Window in seconds.", min=1)] = 60,
+    window_rows: Annotated[int, typer.Option(help="Rows that a window covers.")] = 600_000,
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(GROUPBY_CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """COUNT, SUM and AVG over a window that ends at every row, through Anabranch and through transformWithState.
+
+    Spark's built-in windows run beside them; their answer is another (a row per group and window, which slides by a
+    tenth of its length), so only their time is compared. Prints what `throughput` prints.
+    """
+    with _folder(work) as folder:
+        options = ThroughputOptions(
+            work=folder,
+            rows=rows,
+            streams=1,
+            keys=keys,
+            rows_per_batch=rows_per_batch,
+            window=window,
+            window_rows=window_rows,
+            processors=processors,
+            cores=cores,
+            sink=sink,
+            contenders=tuple(contender or GROUPBY_CONTENDERS),
+            repeats=repeats,
+            seed=seed,
+            driver_memory=driver_memory,
+            query=GROUPBY,
         )
         _compare(options, as_json)
 
