@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.language import parse_query
-from anabranch.plan.logical import MAX_INPUTS, JoinInput, Output, StreamSchema
+from anabranch.plan.logical import MAX_INPUTS, JoinInput, Output, Source, StreamSchema
 
 
 def test_a_query_is_bound_to_keys_predicates_a_residual_and_needed_columns(bind) -> None:
@@ -18,8 +18,8 @@ def test_a_query_is_bound_to_keys_predicates_a_residual_and_needed_columns(bind)
     query = bind(text)
     assert query.text == text
     assert query.inputs == (
-        JoinInput("A", "s", 10_000_000, ("`k`",), ("`v` > 3",), ("v", "y")),
-        JoinInput("B", "t", None, ("`k`",), ("`x` IS NULL OR `x` < 1",), ("x", "y")),
+        JoinInput("A", "s", 10_000_000, ("`k`",), ("`v` > 3",), ("v", "y"), (Source("s"),)),
+        JoinInput("B", "t", None, ("`k`",), ("`x` IS NULL OR `x` < 1",), ("x", "y"), (Source("t"),)),
     )
     assert query.outputs == (Output("v", "`A.v`"), Output("bx", "`B.x`"))
     assert query.residual == "`A.y` < `B.y`"

@@ -42,17 +42,38 @@ class Plan:
     joins: str
     batches: tuple[dict[str, pa.Table], ...]
     grouping: Grouping | None = None
+    united: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
         items = [
-            name if window is None else f"{name} [RANGE {window} MILLISECONDS]"
+            self.stream(name) + ("" if window is None else f" [RANGE {window} MILLISECONDS]")
             for name, window in zip(self.names, self.windows, strict=True)
         ]
         if self.grouping is not None:
             return self.grouping.text(", ".join(items), self.where)
         columns = ", ".join(f"{name}.v AS {name}" for name in self.names)
         return f"SELECT {columns} FROM {', '.join(items)} WHERE {self.where}"
+
+    def stream(self, name: str) -> str:
+        """A stream in FROM: by name, or as a sub-query over the two halves of its rows."""
+        if name not in self.united:
+            return name
+        halves = f"SELECT k, s, j, t, v FROM {name}1 WHERE v <> 5 UNION ALL SELECT k, s, j, t, v + 1 FROM {name}2"
+        return f"(SELECT *, j + 0 AS i FROM ({halves}) h WHERE v IS NOT NULL) AS {name}"
+
+    def fed(self) -> list[dict[str, pa.Table]]:
+        """The batches by registered stream."""
+        batches = []
+        for batch in self.batches:
+            fed = {}
+            for name, rows in batch.items():
+                if name in self.united:
+                    fed[f"{name}1"], fed[f"{name}2"] = rows.slice(0, len(rows) // 2), rows.slice(len(rows) // 2)
+                else:
+                    fed[name] = rows
+            batches.append(fed)
+        return batches
 
     @property
     def where(self) -> str:
@@ -73,12 +94,18 @@ class Plan:
         equal = [f"{one} = {other}" for terms in self.classes for one in terms for other in terms]
         here = [text for text in equal if text.startswith(name) and f"= {name}." in text]
         asked = " AND ".join(here) or "true"
-        usable = [referee.query(f"SELECT * FROM {name} WHERE {asked}", batch) for batch in self.batches]
+        sources = [f"{name} WHERE {asked}"]
+        if name in self.united:
+            second = f"(SELECT * REPLACE (CAST(v + 1 AS BIGINT) AS v) FROM {name}2)"
+            sources = [f"{name}1 AS {name} WHERE v <> 5 AND {asked}", f"{second} AS {name} WHERE {asked}"]
         times = [InputTime(*entry) for entry in zip(self.windows, self.lateness, strict=True)]
         lateness = self.lateness[i]
-        if lateness is None or not (self.grouping or can_be_late(times, i)):
-            return pa.concat_tables(usable)
-        return on_time(usable, "t", lateness)[0]
+        counted = []
+        for source in sources:
+            usable = [referee.query(f"SELECT * FROM {source}", batch) for batch in self.fed()]
+            late = lateness is not None and (self.grouping or can_be_late(times, i))
+            counted.append(on_time(usable, "t", lateness or 0)[0] if late else pa.concat_tables(usable))
+        return pa.concat_tables(counted)
 
     def expected(self) -> pa.Table:
         streams = {
@@ -115,7 +142,7 @@ class Grouping:
         if self.distinct:
             return f"SELECT DISTINCT {keys} FROM {items} WHERE {where}"
         if self.rows is not None:
-            items = f"A [PARTITION BY {', '.join(self.keys)} ROWS {self.rows}]"
+            items = f"{items} [PARTITION BY {', '.join(self.keys)} ROWS {self.rows}]"
         calls = ", ".join(f"{name}({self.argument}) AS {name}" for name in ("count", "sum", "min", "max"))
         by = ", ".join(self.keys)
         return f"SELECT {keys}, count(*) AS n, {calls} FROM {items} WHERE {where} GROUP BY {by} HAVING count(*) <> 3"
@@ -183,7 +210,10 @@ def draw(seed: int, streams: int | None = None) -> Plan:
             )
         batches.append(rows)
     joins = rng.choice(["auto", "multiway", tree(rng, names, equalities), tree(rng, names, equalities)])
-    return Plan(names, timed, windows, lateness, tuple(equalities), tuple(conditions), joins, tuple(batches))
+    united = tuple(name for name in names if rng.random() < 0.25)
+    return Plan(
+        names, timed, windows, lateness, tuple(equalities), tuple(conditions), joins, tuple(batches), united=united
+    )
 
 
 def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> str:
@@ -207,11 +237,12 @@ def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> s
 
 def answer(spark: SparkSession, checkpoint: Path, plan: Plan, rng: random.Random) -> pa.Table:
     kinds = {
-        name: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
+        stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
         for name, timed, late in zip(plan.names, plan.timed, plan.lateness, strict=True)
+        for stream in ((f"{name}1", f"{name}2") if name in plan.united else (name,))
     }
     groups = rng.choice([4, 64, 256])
-    remaining, answers = list(plan.batches), []
+    remaining, answers = plan.fed(), []
     while remaining:
         processors = rng.choice([1, 2, 3])
         with Steps(

@@ -13,8 +13,9 @@ from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
 from anabranch.plan.logical import ContinuousQuery, Grouping, StreamSchema, joined_column
-from anabranch.runtime.analysis import check_answer, check_inputs, unlogged
+from anabranch.runtime.analysis import check_answer, check_inputs, check_sources, unlogged
 from anabranch.runtime.compile import lay_out
+from anabranch.runtime.derive import with_derived
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack
 from anabranch.runtime.step import StepSettings, finish
@@ -36,23 +37,24 @@ class Query:
         """Lay the query out and let Spark analyse all its expressions, so that errors come before any data."""
         self._spark = spark
         self._bound = bound
-        self._frames = frames
-        self._streams = streams
+        self._streams = {**streams, **{schema.name: schema for schema in bound.derived}}
         self._settings = settings
         self._checkpoint = checkpoint
         try:
             with unlogged():
-                check_inputs(spark, bound, frames)
+                check_sources(spark, bound, frames)
+                self._frames = with_derived(spark, bound, frames, self._streams)
+                check_inputs(spark, bound, self._frames)
                 self._layout = lay_out(
                     spark,
                     bound,
-                    frames,
-                    streams,
+                    self._frames,
+                    self._streams,
                     keep_rejected=settings.quarantine is not None,
                     keep_late=settings.late_rows is not None,
                 )
                 check_answer(spark, bound, self._layout)
-                self._packed = pack(self._layout, frames)
+                self._packed = pack(self._layout, self._frames)
                 self._schema = self._analyse(self._layout)
         except PySparkException as error:
             reason = (error.getMessage() or str(error)).split("\n")[0].partition(" SQLSTATE")[0]
@@ -99,13 +101,20 @@ class Query:
             "session time zone": self._spark.conf.get("spark.sql.session.timeZone"),
             "query": {
                 "inputs": {
-                    entry.input.alias: {
-                        "stream": entry.input.stream,
+                    entry.label: {
+                        "stream": entry.source.stream,
+                        "selections": [
+                            {
+                                "where": list(selection.conditions),
+                                "select": [f"{made.expression} AS {made.name}" for made in selection.outputs],
+                            }
+                            for selection in entry.source.steps
+                        ],
                         "window (us)": entry.input.window,
                         "key": list(entry.input.key),
                         "predicate": entry.input.predicate,
-                        "time column": self._streams[entry.input.stream].time,
-                        "lateness (us)": self._streams[entry.input.stream].lateness,
+                        "time column": self._streams[entry.source.stream].time,
+                        "lateness (us)": self._streams[entry.source.stream].lateness,
                         "columns": {
                             column: self._frames[entry.input.stream].schema[column].dataType.simpleString()
                             for column in entry.input.columns
@@ -113,7 +122,8 @@ class Query:
                     }
                     for entry in self._layout.inputs
                 },
-                "input order": [entry.alias for entry in self._bound.inputs],
+                "aliases": [entry.alias for entry in self._bound.inputs],
+                "input order": [entry.label for entry in self._layout.inputs],
                 "grouping": None if self._bound.grouping is None else _describe_grouping(self._bound.grouping),
                 "operators": [
                     {

@@ -131,7 +131,7 @@ class Run:
         result = ours.get(progress["batchId"])
         if result is not None:
             progress.setdefault("sink", {})["numOutputRows"] = result.output_rows
-            progress["anabranch"] = _describe(result, [entry.alias for entry in self._query._bound.inputs])
+            progress["anabranch"] = _describe(result, [entry.label for entry in self._query._layout.inputs])
         return progress
 
 

@@ -261,8 +261,9 @@ def _inputs(identity: Json, step: Step | None) -> tuple[InputSeen, ...]:
 
 def _parts(identity: Json, inputs: tuple[InputSeen, ...]) -> list[str]:
     """What has state: the inputs, and what operators below the last one have joined."""
-    joined = [" ".join(operator["holds"]) for operator in identity.get("query", {}).get("operators", [])]
-    return [*(entry.alias for entry in inputs), *joined]
+    query = identity.get("query", {})
+    joined = [" ".join(operator["holds"]) for operator in query.get("operators", [])]
+    return [*(query.get("aliases") or [entry.alias for entry in inputs]), *joined]
 
 
 def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:

@@ -8,14 +8,14 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-
-from sqlglot import exp
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
-from anabranch.language.dialect import read, span_of
+from anabranch.language.derived import derive
+from anabranch.language.dialect import read
 from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import (
@@ -27,11 +27,12 @@ from anabranch.language.grouping import (
     is_grouped,
     range_of,
 )
+from anabranch.language.items import Item, read_items
 from anabranch.language.scope import ColumnRef, Scope, open_scope
 from anabranch.language.shape import AUTO, read_shape
-from anabranch.language.source import Source
+from anabranch.language.source import Source as Text
 from anabranch.plan.arrangement import UnconnectedError
-from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Output, StreamSchema
+from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Output, Source, StreamSchema
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
@@ -50,10 +51,12 @@ def parse_query(
         raise QueryError(f"emit must be {EACH_TUPLE!r} or {EACH_BATCH!r}, not {emit!r}")
     source, tree = read(text)
     statement = take_apart(source, tree)
-    grouped = is_grouped(statement, source.tokens)
-    scope = open_scope(source, statement.items, streams, single=grouped)
+    grouped = is_grouped(statement)
+    derived = derive(source, statement, streams)
+    statement, sources = derived.statement, derived.sources
+    scope = open_scope(source, statement.items, derived.streams, single=grouped)
     answer = GroupedAnswer(statement, scope) if grouped else None
-    outputs, needed = _outputs(statement, scope, answer)
+    outputs, needed = _outputs(read_items(statement, scope, FUNCTIONS if grouped else ()), scope, answer)
     grouping = None
     if answer is not None:
         grouping = answer.grouping(once=emit == EACH_BATCH)
@@ -64,7 +67,8 @@ def parse_query(
         raise QueryError("emit='batch' is for GROUP BY: a join is answered with every combination")
     equalities, predicates, residual = _classify(statement, scope)
     if len(scope.aliases) == 1:
-        return _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
+        query = _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
+        return replace(query, inputs=_fed(query.inputs, sources), derived=derived.made)
     try:
         plan = plan_keys(scope.aliases, equalities, read_shape(joins, scope.aliases))
     except UnconnectedError as error:
@@ -91,8 +95,19 @@ def parse_query(
     )
     classes = tuple(tuple((term.alias, term.below) for term in terms) for terms in plan.classes)
     return ContinuousQuery(
-        text=text, inputs=inputs, classes=classes, operators=operators, outputs=outputs, grouping=grouping
+        text=text,
+        inputs=_fed(inputs, sources),
+        classes=classes,
+        operators=operators,
+        outputs=outputs,
+        grouping=grouping,
+        derived=derived.made,
     )
+
+
+def _fed(inputs: Sequence[JoinInput], sources: Mapping[str, tuple[Source, ...]]) -> tuple[JoinInput, ...]:
+    """The inputs with their sources: by themselves they are fed by the stream they are called after."""
+    return tuple(replace(entry, sources=sources.get(entry.stream, (Source(entry.stream),))) for entry in inputs)
 
 
 def _over_one_stream(
@@ -206,7 +221,7 @@ def _column_term(ref: ColumnRef) -> Term:
     return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
 
 
-def _not_connected(source: Source, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
+def _not_connected(source: Text, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
     """There are streams that no equality connects; say which ones belong together."""
     parts = [_names(aliases[n] for n in sorted(part)) for part in error.parts]
     if all(len(part) == 1 for part in error.parts):
@@ -216,78 +231,18 @@ def _not_connected(source: Source, aliases: tuple[str, ...], error: UnconnectedE
     return source.unsupported("a cross join", hint=hint)
 
 
-def _outputs(statement: Statement, scope: Scope, answer: GroupedAnswer | None) -> tuple[tuple[Output, ...], Needed]:
+def _outputs(items: list[Item], scope: Scope, answer: GroupedAnswer | None) -> tuple[tuple[Output, ...], Needed]:
     needed: Needed = {alias: set() for alias in scope.aliases}
     outputs: list[Output] = []
-    for item in statement.outputs:
-        refs = _star(item, scope)
-        if refs is None:
-            output, expression = _output(item, scope, FUNCTIONS if answer else ())
-            if answer is None:
-                outputs.append(output)
-                _need(needed, expression.refs.values())
-            else:
-                outputs.append(Output(output.name, answer.output(expression)))
-        elif answer is not None:
+    for item in items:
+        if answer is None:
+            outputs.append(Output(item.name, item.above))
+            _need(needed, item.refs)
+        elif item.expression is None:
             raise scope.source.unsupported("* with GROUP BY or DISTINCT", hint="list the columns")
         else:
-            outputs += [Output(ref.column, ref.above) for ref in refs]
-            _need(needed, refs)
-    _refuse_duplicates(outputs)
+            outputs.append(Output(item.name, answer.output(item.expression)))
     return tuple(outputs), needed
-
-
-def _star(item: exp.Expr, scope: Scope) -> list[ColumnRef] | None:
-    """The columns that `*` or `A.*` stands for; `None` if the item is neither."""
-    star = item.this if isinstance(item, exp.Column) else item
-    if not isinstance(star, exp.Star):
-        return None
-    if any(star.args.values()):
-        raise scope.source.unsupported("* with EXCEPT, REPLACE or RENAME", hint="list the columns")
-    qualifiers = [part.name for part in item.parts[:-1]] if isinstance(item, exp.Column) else []
-    if not qualifiers:
-        return list(scope.star)
-    name = ".".join(qualifiers)
-    alias = scope.alias(qualifiers[0]) if len(qualifiers) == 1 else None
-    if alias is not None:
-        return [ColumnRef(alias, column) for column in scope.streams[alias].columns]
-    # Either an error about an unknown name, or a struct, whose fields only Spark knows.
-    scope.resolve([*qualifiers, "*"], span_of(item) or (0, 1))
-    raise scope.source.unsupported(f"{name}.* of a struct", hint="list its fields")
-
-
-def _output(item: exp.Expr, scope: Scope, allowed: Collection[str]) -> tuple[Output, Expression]:
-    alias = item.args.get("alias") if isinstance(item, exp.Alias) else None
-    if isinstance(item, exp.Aliases) or (alias is not None and not isinstance(alias, exp.Identifier)):
-        raise scope.source.unsupported(f"the alias in {item.sql(dialect='spark')}")
-    node = item.this if isinstance(item, exp.Alias) else item
-    expression = bind(node, scope, allowed)
-    if alias is not None:
-        name = alias.name
-    elif isinstance(node, exp.Column | exp.Dot):
-        name = _last_name(node, expression)
-    else:
-        name = scope.source.render(expression.span)
-    return Output(name, expression.above), expression
-
-
-def _last_name(node: exp.Column | exp.Dot, expression: Expression) -> str:
-    """The name of a column, in its registered spelling, or of a struct's field."""
-    whole = expression.refs.get(expression.span)
-    if whole is not None:
-        return whole.column
-    last: exp.Expr = node.this if isinstance(node, exp.Column) else node.expression
-    return last.name
-
-
-def _refuse_duplicates(outputs: Iterable[Output]) -> None:
-    by_name: dict[str, list[str]] = {}
-    for output in outputs:
-        by_name.setdefault(output.name.lower(), []).append(output.name)
-    clashes = [names[0] for names in by_name.values() if len(names) > 1]
-    if clashes:
-        names = ", ".join(map(repr, clashes))
-        raise QueryError(f"more than one column of the answer is called {names}; give them aliases with AS")
 
 
 def _need(needed: Needed, refs: Iterable[ColumnRef]) -> None:

@@ -8,6 +8,7 @@ conditions.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sqlglot import TokenType, exp
@@ -44,6 +45,8 @@ READ: dict[type[exp.Expr], set[str]] = {
     exp.Distinct: set(),
     exp.Table: {"this", "alias", "db", "catalog"},
     exp.Join: {"this", "on", "using", "kind"},
+    exp.Subquery: {"this", "alias"},
+    exp.Union: {"this", "expression", "distinct"},
 }
 
 SET_OPERATIONS: dict[type[exp.Expr], str] = {
@@ -55,7 +58,10 @@ SET_OPERATIONS: dict[type[exp.Expr], str] = {
 
 @dataclass(frozen=True, slots=True)
 class FromItem:
-    """One stream in FROM as written; `using` are the names in a USING that joins it to those before."""
+    """One stream in FROM as written; `using` are the names in a USING that joins it to those before.
+
+    If it is a sub-query, `branches` are its SELECTs, several if they are united, and it is called as its alias.
+    """
 
     stream: str
     alias: str
@@ -65,6 +71,7 @@ class FromItem:
     has_alias: bool
     after_comma: bool
     using: tuple[tuple[str, Span], ...]
+    branches: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,8 @@ class Statement:
 def take_apart(source: Source, tree: exp.Expr) -> Statement:
     """The parts of the statement; `UnsupportedError` naming the first construct that is not supported."""
     if isinstance(tree, exp.SetOperation):
-        raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"))
+        hint = "in FROM it is, as a sub-query with an alias" if isinstance(tree, exp.Union) else ""
+        raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"), hint=hint)
     if isinstance(tree, exp.Subquery):
         raise source.unsupported("a query in parentheses")
     if not isinstance(tree, exp.Select):
@@ -134,6 +142,8 @@ def _check_join(source: Source, join: exp.Join) -> None:
 
 
 def _item(source: Source, table: exp.Expr, join: exp.Join | None) -> FromItem:
+    if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
+        return _sub_query(source, table, join)
     if not isinstance(table, exp.Table):
         raise _not_a_stream(source, table)
     if not isinstance(table.this, exp.Identifier):
@@ -145,7 +155,6 @@ def _item(source: Source, table: exp.Expr, join: exp.Join | None) -> FromItem:
     if alias is not None and alias.args.get("columns"):
         raise source.unsupported("a list of column names after an alias", span)
     window, window_span = _window(source, table, alias)
-    before = [token for token in source.tokens if token.start < span[0]]
     return FromItem(
         stream=".".join(name.name for name in names),
         alias=alias.name if alias is not None else names[-1].name,
@@ -153,21 +162,75 @@ def _item(source: Source, table: exp.Expr, join: exp.Join | None) -> FromItem:
         window=window,
         window_span=window_span,
         has_alias=alias is not None,
-        after_comma=bool(before) and before[-1].token_type == TokenType.COMMA,
-        using=tuple((name.name, _whole([name])) for name in join.args.get("using") or []) if join else (),
+        after_comma=_is_after_comma(source, span[0]),
+        using=_using(join),
     )
+
+
+def _using(join: exp.Join | None) -> tuple[tuple[str, Span], ...]:
+    return tuple((name.name, _whole([name])) for name in join.args.get("using") or []) if join else ()
+
+
+def _is_after_comma(source: Source, start: int) -> bool:
+    before = [token for token in source.tokens if token.start < start]
+    return bool(before) and before[-1].token_type == TokenType.COMMA
+
+
+def _sub_query(source: Source, node: exp.Subquery, join: exp.Join | None) -> FromItem:
+    _only_known(source, node)
+    alias = node.args.get("alias")
+    if alias is None or not isinstance(alias.this, exp.Identifier):
+        raise source.unsupported("a sub-query in FROM without an alias", hint="write (SELECT ...) AS name")
+    span = _whole([alias.this])
+    if alias.args.get("columns"):
+        raise source.unsupported("a list of column names after an alias", span)
+    window, window_span = _window(source, node, alias)
+    return FromItem(
+        stream=alias.name,
+        alias=alias.name,
+        span=span,
+        window=window,
+        window_span=window_span,
+        has_alias=True,
+        after_comma=_is_after_comma(source, _opening(source, span[0])),
+        using=_using(join),
+        branches=tuple(_branches(source, node.this)),
+    )
+
+
+def _branches(source: Source, node: exp.Expr) -> Iterator[Statement]:
+    """The SELECTs of a sub-query, united by UNION ALL."""
+    if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+        yield from _branches(source, node.this)
+    elif isinstance(node, exp.Union):
+        if node.args.get("distinct"):
+            raise source.unsupported("UNION", hint="only UNION ALL is; it keeps duplicates")
+        _only_known(source, node)
+        yield from _branches(source, node.this)
+        yield from _branches(source, node.expression)
+    else:
+        yield take_apart(source, node)
+
+
+def _opening(source: Source, alias: int) -> int:
+    """Where the parenthesis stands that a sub-query begins with, given where its alias does."""
+    depth = 0
+    for token in reversed([token for token in source.tokens if token.start < alias]):
+        depth += {TokenType.R_PAREN: 1, TokenType.L_PAREN: -1}.get(token.token_type, 0)
+        if depth == 0 and token.token_type == TokenType.L_PAREN:
+            return token.start
+    return 0
 
 
 def _not_a_stream(source: Source, node: exp.Expr) -> UnsupportedError:
     if isinstance(node, exp.Subquery):
-        nested = isinstance(node.this, exp.Table)
-        return source.unsupported("a join in parentheses" if nested else "a subquery in FROM")
+        return source.unsupported("a join in parentheses")
     names: dict[type[exp.Expr], str] = {exp.Lateral: "LATERAL", exp.Values: "VALUES", exp.Unnest: "UNNEST"}
     construct = names.get(type(node), f"{node.key.upper()} in FROM")
     return source.unsupported(construct, hint="name a registered stream")
 
 
-def _window(source: Source, table: exp.Table, alias: exp.Expr | None) -> tuple[Window, Span | None]:
+def _window(source: Source, table: exp.Expr, alias: exp.Expr | None) -> tuple[Window, Span | None]:
     marks = [node.meta[WINDOW] for node in (table, alias) if node is not None and WINDOW in node.meta]
     if len(marks) > 1:
         raise source.error("the stream has two windows", marks[1][1])

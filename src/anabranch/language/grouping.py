@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from sqlglot import Token, TokenType, exp
 
@@ -53,11 +52,11 @@ class Call:
     argument: Expression | None
 
 
-def is_grouped(statement: Statement, tokens: Sequence[Token]) -> bool:
+def is_grouped(statement: Statement) -> bool:
     """Whether the statement groups, by its clauses or by an aggregate in SELECT."""
-    words = [token.text.lower() for token in _before_from(tokens)]
-    called = any(word in FUNCTIONS and following == "(" for word, following in pairwise(words))
-    return statement.group is not None or statement.distinct or statement.having is not None or called
+    calls = [call.name.lower() for node in statement.outputs for call in node.find_all(exp.Anonymous)]
+    clauses = statement.group is not None or statement.distinct or statement.having is not None
+    return clauses or any(name in FUNCTIONS for name in calls)
 
 
 def range_of(window: Window) -> int | None:
@@ -218,15 +217,6 @@ class GroupedAnswer:
 
 def _span(node: exp.Expr) -> Span:
     return span_of(node) or (0, 1)
-
-
-def _before_from(tokens: Sequence[Token]) -> Sequence[Token]:
-    depth = 0
-    for n, token in enumerate(tokens):
-        depth += _DEPTH.get(token.token_type, 0)
-        if depth == 0 and token.token_type == TokenType.FROM:
-            return tokens[:n]
-    return tokens
 
 
 def _closing(tokens: Sequence[Token], opened: int) -> Token:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, StreamSchema, all_of
+from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Source, StreamSchema, all_of
 from anabranch.plan.watermark import InputTime, can_expire
 
 
@@ -33,6 +33,9 @@ def explain_join(
         if part < leaves:
             entry = query.inputs[part]
             add(_explain_input(entry, streams[entry.stream], can_expire(times, part)))
+            depth += 1
+            for source in entry.sources if entry.is_derived else ():
+                add(_explain_source(source, streams[source.stream]))
             return
         operator = query.operators[part - leaves]
         if operator.conditions:
@@ -69,13 +72,30 @@ def _explain_grouping(grouping: Grouping, key_types: Sequence[str]) -> str:
     return f"Aggregate [{calls}] by {keys}{window}, answered {answered}"
 
 
+def _explain_source(source: Source, stream: StreamSchema) -> str:
+    """A registered stream, and what a sub-query makes of its rows, last selection first."""
+    steps = []
+    for selection in reversed(source.steps):
+        shown = ", ".join(f"{output.expression} AS {output.name}" for output in selection.outputs)
+        kept = all_of(selection.conditions)
+        steps.append(f"Select [{shown}]" + (f" where {kept}" if kept else ""))
+    return ", ".join([f"{' of '.join(steps)} of Stream {stream.name}", *_explain_time(stream)])
+
+
+def _explain_time(stream: StreamSchema) -> list[str]:
+    if stream.time is None:
+        return []
+    lateness = "never late" if stream.lateness is None else f"lateness {_seconds(stream.lateness)}"
+    return [f"time {stream.time} ({lateness})"]
+
+
 def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str:
     window = "unbounded" if entry.window is None else f"RANGE {_seconds(entry.window)}"
-    parts = [f"Stream {entry.stream}" + (f" AS {entry.alias}" if entry.alias != entry.stream else "")]
-    parts.append(f"[{window}]")
-    if stream.time:
-        lateness = "never late" if stream.lateness is None else f"lateness {_seconds(stream.lateness)}"
-        parts.append(f"time {stream.time} ({lateness})")
+    if entry.is_derived:
+        parts = [f"{'Union' if len(entry.sources) > 1 else 'Sub-query'} {entry.alias}", f"[{window}]"]
+    else:
+        named = f" AS {entry.alias}" if entry.alias != entry.stream else ""
+        parts = [f"Stream {entry.stream}{named}", f"[{window}]", *_explain_time(stream)]
     if entry.predicate:
         parts.append(f"where {entry.predicate}")
     if entry.columns:

@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_INPUTS = 8
+# The column with the event time of the rows that a sub-query makes; no column of a user's is called that.
+DERIVED_TIME = ":time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +33,35 @@ class StreamSchema:
 
 
 @dataclass(frozen=True, slots=True)
+class Output:
+    """One column of the answer, or of a sub-query: its name and the expression that computes it."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """SELECT outputs WHERE all conditions, of single rows."""
+
+    conditions: tuple[str, ...]
+    outputs: tuple[Output, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What feeds an input: a registered stream, and the selections that its rows pass, one after the other."""
+
+    stream: str
+    steps: tuple[Selection, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class JoinInput:
     """One occurrence of a stream in FROM; a row has to meet all `conditions`.
 
-    `key` is what it is joined on first. `columns` are those that are needed after that, in the stream's order.
+    `key` is what it is joined on first. `columns` are those that are needed after that, in the stream's order. If the
+    stream is made by a sub-query, it has `sources` of its own.
     """
 
     alias: str
@@ -43,19 +70,17 @@ class JoinInput:
     key: tuple[str, ...]
     conditions: tuple[str, ...]
     columns: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether a sub-query makes it."""
+        return any(source.steps for source in self.sources)
 
     @property
     def predicate(self) -> str | None:
         """All conditions as one."""
         return all_of(self.conditions)
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """One column of the answer: its name and the expression over joined columns that computes it."""
-
-    name: str
-    expression: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +129,7 @@ class ContinuousQuery:
     """A bound continuous query. `text` is what the user wrote; the last operator is the root.
 
     `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
-    joins.
+    joins. `derived` are the streams that sub-queries make.
     """
 
     text: str
@@ -113,6 +138,7 @@ class ContinuousQuery:
     operators: tuple[JoinOperator, ...]
     outputs: tuple[Output, ...]
     grouping: Grouping | None = None
+    derived: tuple[StreamSchema, ...] = ()
 
     @property
     def conditions(self) -> tuple[str, ...]:

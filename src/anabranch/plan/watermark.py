@@ -48,6 +48,14 @@ def can_expire(inputs: Sequence[InputTime], i: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceTime:
+    """What feeds an input, and its lateness. An input has the watermark of its slowest source."""
+
+    input: int
+    lateness: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PortTime:
     """A port of an operator: the inputs whose rows it holds, and those on the other side of the operator."""
 
@@ -57,7 +65,7 @@ class PortTime:
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Rows of an input older than its `late` are late, rows at a port older than its `purge` dead; None is never.
+    """Rows of a source older than its `late` are late, rows at a port older than its `purge` dead; None is never.
 
     What is older than `settled` is complete, where rows are grouped; None is nothing.
     """
@@ -72,21 +80,30 @@ def thresholds(
     ports: Sequence[PortTime],
     newest: Sequence[int | None],
     *,
+    sources: Sequence[SourceTime] | None = None,
     grouped: bool = False,
     settled: int | None = None,
 ) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per input, and what was settled, before this batch."""
+    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
+
+    Without `sources` every input is its own.
+    """
+    if sources is None:
+        sources = [SourceTime(number, entry.lateness) for number, entry in enumerate(inputs)]
     late = tuple(
-        seen - entry.lateness
-        if entry.lateness is not None and seen is not None and (grouped or can_be_late(inputs, j))
+        seen - source.lateness
+        if source.lateness is not None and seen is not None and (grouped or can_be_late(inputs, source.input))
         else None
-        for j, (entry, seen) in enumerate(zip(inputs, newest, strict=True))
+        for source, seen in zip(sources, newest, strict=True)
     )
     if settled is not None:
         late = tuple(settled if bound is None else max(bound, settled) for bound in late)
-    known = [bound for bound in late if bound is not None]
-    now = min(known) if grouped and len(known) == len(late) else None
-    return Thresholds(late, tuple(_purge(inputs, port, late, settled) for port in ports), now)
+    marks = [
+        _least([bound for source, bound in zip(sources, late, strict=True) if source.input == number])
+        for number in range(len(inputs))
+    ]
+    now = _least(marks) if grouped else None
+    return Thresholds(late, tuple(_purge(inputs, port, marks, settled) for port in ports), now)
 
 
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
@@ -107,9 +124,14 @@ def retention(inputs: Sequence[InputTime], port: PortTime) -> int | None:
     return window + max(inputs[j].lateness or 0 for j in port.outside or port.inside)
 
 
-def _purge(inputs: Sequence[InputTime], port: PortTime, late: Sequence[int | None], settled: int | None) -> int | None:
+def _least(bounds: Sequence[int | None]) -> int | None:
+    known = [bound for bound in bounds if bound is not None]
+    return min(known) if len(known) == len(bounds) else None
+
+
+def _purge(inputs: Sequence[InputTime], port: PortTime, marks: Sequence[int | None], settled: int | None) -> int | None:
     window = port_window(inputs, port)
     if not port.outside:
         return None if window is None or settled is None else settled - window
-    bounds = [bound for j in port.outside if (bound := late[j]) is not None]
-    return None if window is None or len(bounds) < len(port.outside) else min(bounds) - window
+    bound = _least([marks[j] for j in port.outside])
+    return None if window is None or bound is None else bound - window

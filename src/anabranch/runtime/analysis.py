@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import ContinuousQuery
+from anabranch.plan.logical import ContinuousQuery, quote
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -35,6 +35,19 @@ MOVING = ("now", "today", "tomorrow", "yesterday")
 _PLAIN_COLUMN = re.compile(r"`(?:[^`]|``)+`")
 _ROW_BY_ROW = ("Project", "LogicalRDD")
 _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "Window": "a window function"}
+
+
+def check_sources(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> None:
+    """Refuse what cannot be right in sub-queries."""
+    for entry in query.inputs:
+        for source in entry.sources:
+            schema = frames[source.stream].schema
+            for selection in source.steps:
+                values = [output.expression for output in selection.outputs]
+                _check(spark, schema, selection.conditions, values, f" (in {entry.alias})")
+                columns = [f"{output.expression} AS {quote(output.name)}" for output in selection.outputs]
+                empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+                schema = empty.selectExpr(*columns).schema
 
 
 def check_inputs(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> None:

@@ -22,9 +22,10 @@ from anabranch.kernel.window_aggregate import EXPIRY, WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import Edge, Rounds, compile_rounds
-from anabranch.plan.watermark import InputTime, PortTime, port_window, retention
+from anabranch.plan.watermark import InputTime, PortTime, SourceTime, port_window, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
+from anabranch.runtime.derive import derived_schema, source_frame
 from anabranch.runtime.grouped import argument_column, group_types
 from anabranch.runtime.keys import canonical, key_class_types, must_verify
 from anabranch.runtime.layout import Carried, Exchange, InputLayout, Layout, PartLayout, Slot
@@ -59,6 +60,7 @@ class _Maker:
         streams: dict[str, StreamSchema],
         keep_late: bool,
     ) -> None:
+        self._spark = spark
         self._query = query
         self._frames = frames
         self._streams = streams
@@ -80,9 +82,11 @@ class _Maker:
         slots: list[Slot] = []
         inputs, stored, late = [], {}, []
         for number, entry in enumerate(query.inputs):
-            made, stored[number], shown = self._input(number, entry, slots)
-            inputs.append(made)
-            late.append(shown)
+            types = derived_schema(self._spark, entry, self._frames, self._streams) if entry.is_derived else None
+            for nth in range(len(entry.sources)):
+                made, stored[number], shown = self._input(number, nth, types, slots)
+                inputs.append(made)
+                late.append(shown)
         arrivals: list[dict[int, Projection]] = [stored, *({} for _ in range(1, self._rounds.count))]
         exchanges, operators = [], []
         for number in range(self._rounds.count):
@@ -103,7 +107,8 @@ class _Maker:
             for exchange in exchanges
         ]
         plan = ProcessorPlan(
-            aliases=tuple(entry.alias for entry in query.inputs),
+            aliases=tuple(entry.label for entry in inputs),
+            leaves=tuple(entry.leaf for entry in inputs),
             rounds=tuple(
                 RoundPlan(tuple(those), arriving, schema)
                 for those, arriving, schema in zip(operators, arrivals, [*schemas, None], strict=True)
@@ -119,6 +124,7 @@ class _Maker:
             key_types=tuple(self._key_types),
             rounds=self._rounds.of,
             times=self._times,
+            sources=tuple(SourceTime(entry.leaf, self._streams[entry.source.stream].lateness) for entry in inputs),
             ports=ports,
             timed=self._timed,
             processor=plan,
@@ -127,15 +133,22 @@ class _Maker:
             outputs=outputs,
         )
 
-    def _input(self, number: int, entry: JoinInput, slots: list[Slot]) -> tuple[InputLayout, Projection, Projection]:
-        """An input's layout, what of it is stored, and what is shown of its late rows."""
+    def _input(
+        self, number: int, nth: int, types: T.StructType | None, slots: list[Slot]
+    ) -> tuple[InputLayout, Projection, Projection]:
+        """The layout of a source, what of its rows is stored, and what is shown of those that are late."""
+        entry = self._query.inputs[number]
+        source = entry.sources[nth]
         key_types = self._key_types[self._above[number]]
-        stream, schema = self._streams[entry.stream], self._frames[entry.stream].schema
+        source_time = self._streams[source.stream].time
+        rows = source_frame(source, source_time, self._frames, types)
+        schema = rows.schema
+        time = self._streams[entry.stream].time if self._timed else None
         plain = {quote(column): column for column in schema.names}
         keys = [to_carried(canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
-        judged = judge(self._frames[entry.stream], [*entry.conditions, *keys])
+        judged = judge(rows, [*entry.conditions, *keys])
         grouped = self._group is not None and number == self._query.root
-        arguments = judge(self._frames[entry.stream], [text for text, _ in self._arguments] if grouped else [])
+        arguments = judge(rows, [text for text, _ in self._arguments] if grouped else [])
         verify = grouped or must_verify(key_types)
         wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
         wanted = wanted if verify or self._keep_late else []
@@ -148,11 +161,16 @@ class _Maker:
             wanted += [(argument_column(n), text, data_type) for n, (text, data_type) in enumerate(self._arguments)]
         placed = _place(slots, [data_type for _, _, data_type in wanted])
         made = InputLayout(
+            number,
+            _label(entry, nth),
             entry,
+            source,
+            source_time,
+            types,
             tuple(judged[: len(entry.conditions)]),
             tuple(judged[len(entry.conditions) :]),
-            stream.time if self._timed else None,
-            schema[stream.time].dataType if self._timed and stream.time else None,
+            time,
+            schema[time].dataType if time else None,
             tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             tuple(arguments),
             grouped,
@@ -389,6 +407,15 @@ def _rounds(query: ContinuousQuery) -> Rounds:
         edges += [Edge(len(keys) - 1, len(keys), 0, crosses=True)] if keys else []
         keys.append("grouping")
     return compile_rounds(keys, edges)
+
+
+def _label(entry: JoinInput, nth: int) -> str:
+    """The input's alias; of several sources, also the stream and, if it occurs twice, its number."""
+    stream = entry.sources[nth].stream
+    if len(entry.sources) == 1:
+        return entry.alias
+    alike = [n for n, source in enumerate(entry.sources) if source.stream == stream]
+    return f"{entry.alias} ({stream})" if len(alike) == 1 else f"{entry.alias} ({stream} {alike.index(nth) + 1})"
 
 
 def _kernel_window(window: int | None) -> int:

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 from anabranch.errors import AnabranchError, BadRowError
 from anabranch.plan.logical import Output
 from anabranch.runtime.attempt import VALUE, attempt, judge
-from anabranch.runtime.pack import row_text
+from anabranch.runtime.notes import row_text
 
 # Classes of SQLSTATE: data exception, constraint violation (such as a duplicate map key), raise_error, called routine.
 _OF_THE_DATA = frozenset({"22", "23", "P0", "39"})

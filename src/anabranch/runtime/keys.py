@@ -88,11 +88,11 @@ def _common_type(spark: SparkSession, terms: Sequence[tuple[str, str]], types: l
         return types[0]
     if not any(all(isinstance(data_type, family) for data_type in types) for family in _FAMILIES):
         raise QueryError(f"the join key has different types ({described}); CAST them to one type in the query")
-    common = _widest(spark, types)
+    common = widest(spark, types)
     floating = (T.FloatType, T.DoubleType)
     if isinstance(common, floating):
         for pair in combinations(types, 2):
-            if not isinstance(_widest(spark, pair), floating):
+            if not isinstance(widest(spark, pair), floating):
                 # 2^53 and 2^53 + 1 differ as BIGINT and are one DOUBLE: "equal" would not be one relation.
                 raise QueryError(
                     f"the join key mixes {common.simpleString()} with types that Spark compares exactly "
@@ -101,7 +101,7 @@ def _common_type(spark: SparkSession, terms: Sequence[tuple[str, str]], types: l
     return common
 
 
-def _widest(spark: SparkSession, types: Sequence[T.DataType]) -> T.DataType:
+def widest(spark: SparkSession, types: Sequence[T.DataType]) -> T.DataType:
     """The type in which Spark compares values of these types."""
     nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
     return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from anabranch.plan.logical import JoinInput, Output
-from anabranch.plan.watermark import InputTime, PortTime
+from anabranch.plan.logical import JoinInput, Output, Source
+from anabranch.plan.watermark import InputTime, PortTime, SourceTime
 from anabranch.runtime.attempt import Judged
 from anabranch.runtime.keys import INJECTIVE
 from anabranch.runtime.processor import ProcessorPlan
@@ -31,14 +31,23 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """What of an input is evaluated below the join, and where its values go.
+    """What of a source of an input is evaluated below the join, and where its values go.
+
+    `leaf` is the number of the input, `label` what the source is called where rows are counted. `source_time` is the
+    event time of the source's stream. `types` are those of a derived stream's columns. `time` is the column with the
+    event time of the rows as they are joined.
 
     `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
     over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
     `grouped`.
     """
 
+    leaf: int
+    label: str
     input: JoinInput
+    source: Source
+    source_time: str | None
+    types: T.StructType | None
     conditions: tuple[Judged, ...]
     keys: tuple[Judged, ...]
     time: str | None
@@ -95,6 +104,7 @@ class Exchange:
 class Layout:
     """Everything the shell has to know to pack rows, run processors and name results.
 
+    `inputs` are the sources of the query's inputs, and `sources` their times; `times` are per input.
     `exchanges` are those after the first. `key_types` and `rounds` are per operator, `ports` per part. `result_schema`
     is what processors yield in the end, in carried form, and `joined_schema` the same with the columns' own types.
     `outputs` is None where results leave the processor in their final form: no residual, only plain columns, none of
@@ -107,6 +117,7 @@ class Layout:
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
     times: tuple[InputTime, ...]
+    sources: tuple[SourceTime, ...]
     ports: tuple[PortTime, ...]
     timed: bool
     processor: ProcessorPlan

@@ -20,7 +20,9 @@ from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried
+from anabranch.runtime.derive import passing, source_frame
 from anabranch.runtime.layout import Exchange, InputLayout, Layout, PartLayout, Slot
+from anabranch.runtime.notes import NOTE, bad_row
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
 from anabranch.state.run import HASH, TS
@@ -32,9 +34,10 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 def pack(layout: Layout, frames: dict[str, DataFrame]) -> DataFrame:
-    """All inputs of the query as one streaming DataFrame of packed rows."""
+    """All sources of the query as one streaming DataFrame of packed rows."""
     packed = [
-        _pack_input(layout, number, entry, frames[entry.input.stream]) for number, entry in enumerate(layout.inputs)
+        _pack_input(layout, number, entry, source_frame(entry.source, entry.source_time, frames, entry.types))
+        for number, entry in enumerate(layout.inputs)
     ]
     return reduce(DataFrame.union, packed)
 
@@ -102,21 +105,22 @@ def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFram
 
 def _taking_part(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> DataFrame:
     """The rows that no condition excludes and that have a key, as far as that can be told."""
-    sure = all_of([condition.text for condition in entry.conditions if not condition.can_fail])
-    rows = frame.where(sure) if sure else frame
     keyed = () if entry.grouped else entry.keys
-    for written, key in zip(entry.input.key, keyed, strict=False):
-        if not key.can_fail:
-            rows = rows.where(f"({written}) IS NOT NULL")
+    asked = [F.expr(condition.text) for condition in entry.conditions if not condition.can_fail]
+    asked += [
+        F.expr(f"({written}) IS NOT NULL")
+        for written, key in zip(entry.input.key, keyed, strict=False)
+        if not key.can_fail
+    ]
     for condition in entry.conditions:
         if condition.can_fail:
             tried = attempts[condition.text]
-            rows = rows.where(tried.isNull() | tried[VALUE])
+            asked.append(tried.isNull() | tried[VALUE])
     for key in keyed:
         if key.can_fail:
             tried = attempts[key.text]
-            rows = rows.where(tried.isNull() | tried[VALUE].isNotNull())
-    return rows
+            asked.append(tried.isNull() | tried[VALUE].isNotNull())
+    return passing(frame, asked)
 
 
 def _value(text: str, attempts: Attempts) -> Column:
@@ -132,7 +136,7 @@ def _time_column(entry: InputLayout) -> Column:
     """Event time in microseconds; 0 where it is unusable or there is none."""
     if entry.time is None or entry.time_type is None:
         return F.lit(0).cast("bigint")
-    micros, in_range = _micros(entry.time, entry.time_type, entry.input.stream)
+    micros, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
     return F.when(F.expr(f"coalesce({in_range}, false)"), F.expr(micros)).otherwise(F.lit(0).cast("bigint"))
 
 
@@ -142,64 +146,25 @@ def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> 
     written = [f"the condition {condition.text}" for condition in entry.conditions]
     written += [f"the key {key}" for key in entry.input.key]
     written += [f"the argument {argument.text}" for argument in entry.arguments]
-    notes = [
+    stream = entry.source.stream
+    notes = [F.col(quote(NOTE))] if NOTE in frame.columns else []
+    notes += [
         F.when(
             attempts[expression.text].isNull(),
-            _note(entry, frame, ", ".join(expression.reads), F.lit(f"{what} cannot be evaluated")),
+            bad_row(frame, stream, ", ".join(expression.reads), F.lit(f"{what} cannot be evaluated")),
         )
         for what, expression in zip(written, entry.expressions, strict=True)
         if expression.can_fail
     ]
     if entry.time is not None and entry.time_type is not None:
-        _, in_range = _micros(entry.time, entry.time_type, entry.input.stream)
+        _, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
         problem = F.when(F.expr(quote(entry.time)).isNull(), "its event time is null").otherwise(
             "its event time is out of range"
         )
         good = F.expr(f"coalesce({in_range}, false)")
-        notes.append(F.when(good, nothing).otherwise(_note(entry, frame, entry.time, problem)))
+        column = entry.source_time or entry.time
+        notes.append(F.when(good, nothing).otherwise(bad_row(frame, stream, column, problem)))
     return F.coalesce(*notes) if len(notes) > 1 else notes[0] if notes else nothing
-
-
-def _note(entry: InputLayout, frame: DataFrame, column: str, problem: Column) -> Column:
-    return F.to_json(
-        F.struct(
-            F.lit(entry.input.stream).alias("stream"),
-            F.lit(column).alias("column"),
-            problem.alias("problem"),
-            row_text(frame).alias("row"),
-        )
-    )
-
-
-def row_text(frame: DataFrame) -> Column:
-    """The whole row for people to read."""
-    parts = []
-    for field in frame.schema:
-        text = F.coalesce(F.expr(_text(quote(field.name), field.dataType)), F.lit("null"))
-        parts.append(F.concat(F.lit(f"{field.name}="), text))
-    return F.concat_ws(", ", *parts)
-
-
-def _text(name: str, data_type: T.DataType) -> str:
-    """A value as text. Spark casts everything to STRING but shapes."""
-    if isinstance(data_type, T.BinaryType):
-        return f"hex({name})"
-    if isinstance(data_type, T.SpatialType):
-        return f"hex(st_asbinary({name}))"
-    if _holds_shapes(data_type):
-        return f"IF({name} IS NULL, NULL, '({data_type.simpleString()})')"
-    return f"CAST({name} AS STRING)"
-
-
-def _holds_shapes(data_type: T.DataType) -> bool:
-    match data_type:
-        case T.ArrayType():
-            return _holds_shapes(data_type.elementType)
-        case T.MapType():
-            return _holds_shapes(data_type.keyType) or _holds_shapes(data_type.valueType)
-        case T.StructType():
-            return any(_holds_shapes(field.dataType) for field in data_type)
-    return isinstance(data_type, T.SpatialType)
 
 
 def _micros(column: str, data_type: T.DataType, stream: str) -> tuple[str, str]:

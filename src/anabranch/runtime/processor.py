@@ -82,13 +82,15 @@ class RoundPlan:
 class ProcessorPlan:
     """What stays the same for a whole run.
 
-    Parts are numbered: the inputs, then the results of each operator. `max_spans` are per part.
+    Parts are numbered: the inputs, then the results of each operator. `max_spans` are per part. Rows arrive from
+    sources: `aliases` are what they are called, `leaves` the inputs that they feed.
     `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
     With `parquet` (a compression) the processor writes results itself, as files that its report names, and yields
     none: they need not go through the JVM to end in a file.
     """
 
     aliases: tuple[str, ...]
+    leaves: tuple[int, ...]
     rounds: tuple[RoundPlan, ...]
     max_spans: tuple[int | None, ...]
     keep_rejected: bool
@@ -240,7 +242,7 @@ class _Attempt:
     def _results(
         self, operator: OperatorPlan, old: list[list[Segment]], deltas: list[Segment]
     ) -> Iterator[pa.RecordBatch]:
-        nth = operator.number - len(self._plan.aliases)
+        nth = operator.number - len(set(self._plan.leaves))
         for chunk in operator.operator.process(old, deltas, self._task.settled):
             self._report.produced[nth] += len(chunk)
             if operator.goes is Goes.SINK:
@@ -264,12 +266,13 @@ class _Attempt:
                 writer.write_batch(chunk)
 
     def _sort_out(self, packed: pa.Table) -> list[Segment]:
-        """Count, reject, and sort the arriving rows of streams by input."""
+        """Count and reject the arriving rows of streams by source, and sort them by input."""
         tags = packed.column(INPUT).to_numpy()
         bad = self._bad_rows(packed)
         timed = TS in packed.column_names
-        deltas, late_rows = [], []
-        for i in range(len(self._plan.aliases)):
+        taken: dict[int, list[NDArray[np.int64]]] = {}
+        late_rows = []
+        for i, leaf in enumerate(self._plan.leaves):
             mask = tags == i
             self._report.received[i] = int(mask.sum())
             if bad is not None:
@@ -285,10 +288,13 @@ class _Attempt:
                     late_rows.append((i, rows[~on_time]))
                     self._report.late[i] = len(rows) - int(on_time.sum())
                     rows = rows[on_time]
-            deltas.append(sort_delta(packed, rows, self._round.arrivals[i]))
+            taken.setdefault(leaf, []).append(rows)
         if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
             self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
-        return deltas
+        return [
+            sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], self._round.arrivals[leaf])
+            for leaf, rows in sorted(taken.items())
+        ]
 
     def _bad_rows(self, packed: pa.Table) -> NDArray[np.bool_] | None:
         if REJECT not in packed.column_names:

@@ -21,7 +21,7 @@ Parked = dict[int, RunFile]
 
 @dataclass(slots=True)
 class Report:
-    """What a processor counted in one step; per input or per operator where it is a list.
+    """What a processor counted in one step; per source or per operator where it is a list.
 
     `results` are those of the last operator. `produced` are the results of all of them.
     """

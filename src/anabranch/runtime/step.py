@@ -101,7 +101,7 @@ class StepRunner:
         self._checkpoint = checkpoint
         self._sink = sink
         self._events = events
-        self._inputs = len(query.inputs)
+        self._sources = len(layout.inputs)
         self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
         self._plan = layout.processor
         if isinstance(sink, FileSink) and layout.outputs is None:
@@ -212,10 +212,15 @@ class StepRunner:
     def _settle(self, ending: bool) -> None:
         """What is late, dead and settled in the step that begins."""
         last = self._last
-        newest = last.newest if last else (None,) * self._inputs
+        newest = last.newest if last else (None,) * self._sources
         since = last.settled if last else None
         self._limits = thresholds(
-            self._layout.times, self._layout.ports, newest, grouped=self.answers_at_the_end, settled=since
+            self._layout.times,
+            self._layout.ports,
+            newest,
+            sources=self._layout.sources,
+            grouped=self.answers_at_the_end,
+            settled=since,
         )
         if ending:
             seen = [time for time in newest if time is not None]
@@ -291,10 +296,10 @@ class StepRunner:
         reports = [report for report, _ in combined]
         output_rows = self._output_rows(reports)
         self._publish(reports, self._sink_id(batch_id, ending), directory)
-        newest = self._last.newest if self._last else (None,) * self._inputs
+        newest = self._last.newest if self._last else (None,) * self._sources
         seen = [
             max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
-            for i in range(self._inputs)
+            for i in range(self._sources)
         ]
         step = self._checkpoint.next_step(
             self._last,

@@ -1,0 +1,111 @@
+"""Derived streams as Spark's DataFrames: what sub-queries in FROM make of registered streams.
+
+A source passes its selections one after the other, all of them Spark expressions. Beside the columns of the sub-query
+travel the event time of the row it was made of, and a note if a condition or a column fails on it: such a row is not
+lost, but goes on with what there is of it and is rejected where all bad rows are (`pack`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from anabranch.errors import QueryError
+from anabranch.plan.logical import DERIVED_TIME, ContinuousQuery, JoinInput, Selection, Source, StreamSchema, quote
+from anabranch.runtime.attempt import VALUE, attempt, judge
+from anabranch.runtime.keys import widest
+from anabranch.runtime.notes import HIDDEN, NOTE, bad_row
+
+
+def source_frame(
+    source: Source, time: str | None, frames: dict[str, DataFrame], types: T.StructType | None = None
+) -> DataFrame:
+    """The rows of a source; those of a sub-query with their hidden columns, and with columns of the given types.
+
+    `time` is the stream's event time, if it has one.
+    """
+    rows = frames[source.stream]
+    for number, selection in enumerate(source.steps):
+        rows = _select(rows, selection, source.stream, time if number == 0 or time is None else DERIVED_TIME)
+    if types is None or not source.steps:
+        return rows
+    columns = [_as(field, rows.schema[field.name].dataType) for field in types]
+    return rows.select(*columns, *(F.col(quote(name)) for name in rows.columns if name in HIDDEN))
+
+
+def with_derived(
+    spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame], streams: dict[str, StreamSchema]
+) -> dict[str, DataFrame]:
+    """The frames, with one for each derived stream, to be analysed like those of registered ones."""
+    made = {}
+    for entry in query.inputs:
+        if entry.is_derived:
+            source = entry.sources[0]
+            types = derived_schema(spark, entry, frames, streams)
+            made[entry.stream] = source_frame(source, streams[source.stream].time, frames, types)
+    return {**frames, **made}
+
+
+def derived_schema(
+    spark: SparkSession, entry: JoinInput, frames: dict[str, DataFrame], streams: dict[str, StreamSchema]
+) -> T.StructType:
+    """The columns of an input that a sub-query makes, in the types that those of all its sources can be brought to."""
+    made = [source_frame(source, streams[source.stream].time, frames).schema for source in entry.sources]
+    fields = []
+    for name in (name for name in made[0].names if name not in HIDDEN):
+        types = [schema[name].dataType for schema in made]
+        fields.append(T.StructField(name, types[0] if len(set(types)) == 1 else _common(spark, entry, name, types)))
+    return T.StructType(fields)
+
+
+def passing(rows: DataFrame, conditions: Sequence[Column]) -> DataFrame:
+    """The rows that meet all conditions, and those that are noted as bad already."""
+    if not conditions:
+        return rows
+    met = reduce(and_, conditions)
+    return rows.where(F.col(quote(NOTE)).isNotNull() | met if NOTE in rows.columns else met)
+
+
+def _common(spark: SparkSession, entry: JoinInput, name: str, types: list[T.DataType]) -> T.DataType:
+    try:
+        return widest(spark, types)
+    except PySparkException:
+        found = " and ".join(data_type.simpleString() for data_type in types)
+        raise QueryError(f"UNION ALL in {entry.alias}: its column {name} is {found}; CAST it to one type") from None
+
+
+def _as(field: T.StructField, found: T.DataType) -> Column:
+    column = F.col(quote(field.name))
+    return column if found == field.dataType else column.cast(field.dataType).alias(field.name)
+
+
+def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None) -> DataFrame:
+    judged = judge(rows, [*selection.conditions, *(output.expression for output in selection.outputs)])
+    attempts = {one.text: attempt(rows.sparkSession, one) for one in judged if one.can_fail}
+    notes = [F.col(quote(NOTE))] if NOTE in rows.columns else []
+    for one in judged:
+        if one.text in attempts:
+            what = "the condition" if one.text in selection.conditions else "the column"
+            problem = F.lit(f"{what} {one.text} cannot be evaluated")
+            notes.append(F.when(attempts[one.text].isNull(), bad_row(rows, stream, ", ".join(one.reads), problem)))
+    asked = [
+        F.expr(condition) if condition not in attempts else attempts[condition].isNull() | attempts[condition][VALUE]
+        for condition in selection.conditions
+    ]
+    columns = [
+        (attempts[output.expression][VALUE] if output.expression in attempts else F.expr(output.expression)).alias(
+            output.name
+        )
+        for output in selection.outputs
+    ]
+    if time is not None:
+        columns.append(F.col(quote(time)).alias(DERIVED_TIME))
+    if notes:
+        columns.append(F.coalesce(*notes).alias(NOTE))
+    return passing(rows, asked).select(*columns)
