@@ -22,6 +22,8 @@ from anabranch.cli import demo_query, signals
 from anabranch.cli.demo_query import _EXPECTED, compare
 from anabranch.cli.demo_streams import LATENESS, Shop, write_streams
 from anabranch.cli.main import app
+from anabranch.cli.traffic import LATENESS as TRAFFIC_LATENESS
+from anabranch.cli.traffic import SENSORS, Town, write_town
 from anabranch.errors import ConfigError
 
 STREAMS = ("orders", "payments", "shipments")
@@ -121,7 +123,7 @@ def test_no_results_at_all_are_wrong(answered: tuple[Path, pa.Table]) -> None:
 
 
 def test_the_comparison_can_be_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def endless(database: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    def endless(database: duckdb.DuckDBPyConnection, *_: object) -> None:
         database.execute("SELECT count(*) FROM range(1_000_000_000_000) WHERE range % 7 = 3").fetchall()
 
     monkeypatch.setattr(demo_query, "_compare", endless)
@@ -170,6 +172,31 @@ def test_the_demo_is_exact_and_what_it_keeps_can_be_inspected_and_leaves_nothing
     found = json.loads(CliRunner().invoke(app, ["inspect", "--json", str(kept / "checkpoint")]).stdout)
     assert found["damage"] == []
     assert found["steps"][-1]["batch"] == 2
+
+
+@pytest.mark.spark
+def test_the_story_of_a_plan_finds_the_car_that_turned_and_is_exact_in_town(tmp_path: Path) -> None:
+    process = start("demo", "plan", "--cars", "3000", temporary=tmp_path)
+    out, err = process.communicate(timeout=280)
+    assert process.returncode == 0, err
+    assert err == ""
+    minutes = [line for line in out.splitlines() if line.startswith(("│", "|"))]
+    assert [line for line in minutes if "mph" in line] == [line for line in minutes if "SOXFAN4, 50 mph" in line]
+    assert "exchanged by key hash in 2 rounds" in out
+    assert "exact: " in out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_readings_of_the_town_are_out_of_order_but_never_late(tmp_path: Path) -> None:
+    write_town(Town(cars=2_000), tmp_path)
+    for sensor in SENSORS:
+        newest, disorder = 0, 0
+        for batch in batches(tmp_path, sensor):
+            ts = batch["ts"].cast(pa.int64()).to_numpy()
+            disorder += int((np.diff(ts) < 0).sum())
+            assert ts.min() >= newest - TRAFFIC_LATENESS
+            newest = max(newest, int(ts.max()))
+        assert disorder > 100
 
 
 def is_alive(process: psutil.Process) -> bool:

@@ -1,7 +1,8 @@
 """The command line: one file per command, and what the commands share.
 
 - main: wires the commands
-- demo: a three-way join on generated streams, watched live and checked (demo_query, demo_streams)
+- demo: a three-way join on generated streams, watched live and checked (demo_query, demo_streams); demo_plan: a plan as
+  a story (traffic)
 - run: a query described in a file (run_file and tables read it, launch starts it)
 - inspect: what a checkpoint holds (survey reads it)
 - bench: the benchmarks

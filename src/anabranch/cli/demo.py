@@ -23,9 +23,10 @@ from rich.console import Console
 
 import anabranch
 from anabranch.cli import demo_query, launch
+from anabranch.cli.demo_plan import plan
 from anabranch.cli.demo_streams import Shop, write_streams
 from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import AsJson, Debug, reported
+from anabranch.cli.failures import EXIT_CODES, AsJson, Debug, reported
 from anabranch.cli.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
@@ -44,8 +45,16 @@ class _Outcome:
     verdict: demo_query.Verdict
 
 
+demos = typer.Typer(
+    epilog=EXIT_CODES, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]}
+)
+demos.command(epilog=EXIT_CODES)(plan)
+
+
+@demos.callback(invoke_without_command=True, epilog=EXIT_CODES)
 @reported
 def demo(
+    context: typer.Context,
     rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 800_000,
     batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 12,
     processors: Annotated[int, typer.Option(help="How many query processors share the state.", min=1)] = 2,
@@ -61,7 +70,11 @@ def demo(
     Generates three streams (orders, payments, shipments), joins them in windows of minutes, shows the run while it
     goes on, and compares the results with those of DuckDB on the complete input, as exact multisets. Takes about half
     a minute and leaves nothing behind: no file, no process, also when interrupted.
+
+    `demo plan` tells another story: a plan of several operators, minute by minute.
     """
+    if context.invoked_subcommand is not None:
+        return
     started = time.monotonic()
     shop = Shop(rows, batches, seed)
     console = Console(quiet=as_json)

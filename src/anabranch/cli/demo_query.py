@@ -1,4 +1,4 @@
-"""The question that the demo asks, and the same question put to DuckDB.
+"""The question that the demo asks, and the same question put to DuckDB; how both answers are compared.
 
 The first is a run file, so the demo runs exactly what `anabranch run` would; the second is written as the semantics
 read: all combinations with equal keys in which every row is at most its window older than the newest. It sees the
@@ -76,14 +76,25 @@ SELECT order_id, customer, amount, method, carrier, epoch_us(shipped_at) AS ship
 """
 
 # Two multisets are equal if every row that counts +1 in one and -1 in the other sums up to zero.
-_DIFFERENCE = f"""
-WITH both_sides AS (SELECT *, 1 AS n FROM ({_EXPECTED}) UNION ALL SELECT *, -1 AS n FROM ({_ACTUAL})),
+_DIFFERENCE = """
+WITH both_sides AS (SELECT *, 1 AS "+-" FROM ({expected}) UNION ALL SELECT *, -1 AS "+-" FROM ({actual})),
      off AS (
-       SELECT order_id, customer, amount, method, carrier, shipped_at, sum(n) AS n FROM both_sides
-       GROUP BY ALL HAVING sum(n) <> 0
+       SELECT COLUMNS(* EXCLUDE "+-"), sum("+-") AS n FROM both_sides GROUP BY ALL HAVING sum("+-") <> 0
      )
 SELECT coalesce(sum(n) FILTER (n > 0), 0), coalesce(-sum(n) FILTER (n < 0), 0) FROM off
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to DuckDB: its answer from the complete `streams`, and how to read the one that was written."""
+
+    streams: tuple[str, ...]
+    expected: str
+    actual: str
+
+
+ORDERS = Question(("orders", "payments", "shipments"), _EXPECTED, _ACTUAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +120,13 @@ class Verdict:
         )
 
 
-def compare(folder: Path) -> Verdict:
+def compare(folder: Path, question: Question = ORDERS) -> Verdict:
     """Compare the results below `folder` with DuckDB's answer from the streams below it.
 
     DuckDB works in a thread, because it does not let a signal through to the thread that waits for it.
     """
     with duckdb.connect() as database, ThreadPoolExecutor(1) as background:
-        answer = background.submit(_compare, database, folder)
+        answer = background.submit(_compare, database, folder, question)
         try:
             return answer.result()
         except BaseException:
@@ -123,15 +134,16 @@ def compare(folder: Path) -> Verdict:
             raise
 
 
-def _compare(database: duckdb.DuckDBPyConnection, folder: Path) -> Verdict:
+def _compare(database: duckdb.DuckDBPyConnection, folder: Path, question: Question) -> Verdict:
     written = sorted((folder / "results").rglob("*.parquet"))
-    files = {name: str(folder / name / "*.parquet") for name in ("orders", "payments", "shipments")}
+    files = {name: str(folder / name / "*.parquet") for name in question.streams}
     if not written:
-        missing = _one(database, f"SELECT count(*) FROM ({_EXPECTED})", files)[0]
+        missing = _one(database, f"SELECT count(*) FROM ({question.expected})", files)[0]
         return Verdict(0, missing, 0)
     results = {"results": str(folder / "results" / "**" / "*.parquet")}
     count = _one(database, "SELECT count(*) FROM read_parquet($results)", results)[0]
-    missing, surplus = _one(database, _DIFFERENCE, files | results)
+    difference = _DIFFERENCE.format(expected=question.expected, actual=question.actual)
+    missing, surplus = _one(database, difference, files | results)
     return Verdict(count, missing, surplus)
 
 

@@ -8,7 +8,7 @@ import typer
 
 import anabranch
 from anabranch.cli.bench import bench
-from anabranch.cli.demo import demo
+from anabranch.cli.demo import demos
 from anabranch.cli.failures import EXIT_CODES
 from anabranch.cli.inspect import inspect
 from anabranch.cli.run import run
@@ -23,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command(epilog=EXIT_CODES)(demo)
+app.add_typer(demos, name="demo")
 app.command(epilog=EXIT_CODES)(run)
 app.command(epilog=EXIT_CODES)(inspect)
 app.add_typer(bench, name="bench")

@@ -52,6 +52,7 @@ def watch(run: Run, story: Story, view: View) -> float:
             if active:
                 time.sleep(POLL_SECONDS)
     run.awaitTermination()
+    story.add_ends([event.details["results"] for event in run.events if event.kind == "end"])
     return time.monotonic() - started
 
 

@@ -127,6 +127,11 @@ class Story:
         self.busy += batch.seconds
         return True
 
+    def add_ends(self, answered: list[int]) -> None:
+        """What was answered because the input ended; -1 where nobody counted."""
+        for results in answered:
+            self.results = None if self.results is None or results < 0 else self.results + results
+
     @property
     def median_seconds(self) -> float:
         """Median batch time of the batches kept, those without input left out."""

@@ -319,12 +319,11 @@ class StepRunner:
         self._manifests = [manifest for _, manifest in combined]
         self._remember(number)
         self._warn_over_memory(reports)
-        shown = AT_THE_END if ending else batch_id
-        self.results.append(StepResult(shown, number, tuple(reports), output_rows, step.newest, step.totals))
+        told = AT_THE_END if ending else batch_id
+        self.results.append(StepResult(told, number, tuple(reports), output_rows, step.newest, step.totals))
         if ending:
-            self._events.add(
-                "end", f"the input has ended: {max(output_rows, 0):,} rows of the answer were waiting for it"
-            )
+            shown = f"{output_rows:,} rows of the answer were waiting for it" if output_rows >= 0 else "all is answered"
+            self._events.add("end", f"the input has ended: {shown}", results=output_rows)
 
     def _output_rows(self, reports: list[Report]) -> int:
         """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""
