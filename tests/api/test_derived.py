@@ -104,6 +104,28 @@ def test_a_row_on_which_a_sub_query_fails_is_named_or_put_aside(
     assert "who=2, at=2000, page=x" in lines
 
 
+def test_a_bad_row_of_a_sub_query_never_joins_also_where_nothing_else_can_be_bad(
+    spark: SparkSession, feeds: dict[str, Feed], tmp_path: Path
+) -> None:
+    sub_query = "(SELECT who, CAST(page AS INT) AS page FROM clicks WHERE CAST(page AS INT) < 100) c"
+    text = f"SELECT c.who, c.page FROM {sub_query}, views WHERE c.who = views.who"
+    run = run_to_end(engine(spark, feeds, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
+    assert written(tmp_path / "out").to_pylist() == [{"who": 1, "page": 7}]
+    assert run.lastProgress is not None
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1, 0]
+
+
+def test_a_cast_that_unites_types_fails_on_a_row_and_not_on_the_run(
+    spark: SparkSession, feeds: dict[str, Feed], tmp_path: Path
+) -> None:
+    united = "(SELECT page AS x FROM clicks UNION ALL SELECT who FROM views) u"
+    text = f"SELECT u.x FROM {united}, views v WHERE u.x = v.who + 6"
+    run = run_to_end(engine(spark, feeds, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
+    assert written(tmp_path / "out").to_pylist() == [{"x": 7}]
+    assert run.lastProgress is not None
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("sub_query", "kind", "told"),
     [

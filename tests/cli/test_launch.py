@@ -40,6 +40,7 @@ def run_file(folder: Path, **changes: object) -> RunFile:
         quarantine=None,
         late_rows=None,
         joins="auto",
+        emit="tuple",
         spark={},
     )
 

@@ -111,6 +111,11 @@ def test_a_sum_is_exact_also_where_running_totals_overflow_and_refused_where_it_
         total(values.slice(0, 2), Reach(np.zeros(2, np.int64), np.ones(2, np.int64), 1))
 
 
+def test_large_integers_have_a_deviation() -> None:
+    values = pa.array([2**53 + 1, 2**53 + 3, 2**62], pa.int64())
+    assert AGGREGATES["stddev"](values, Reach(np.zeros(3, np.int64), np.ones(3, np.int64), 1))[0].as_py() > 1e18
+
+
 def test_decimals_of_any_size_are_summed_exactly() -> None:
     large, small = Decimal("99999999999999999999999999.999"), Decimal("-99999999999999999999999999.999")
     values = pa.array([large, small, Decimal("0.001"), None, small], pa.decimal128(29, 3))

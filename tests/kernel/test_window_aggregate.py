@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import Settled
-from anabranch.kernel.window_aggregate import EXPIRY, Call, WindowAggregate
+from anabranch.kernel.window_aggregate import EXPIRY, Call, WindowAggregate, _ranks
 from anabranch.plan.watermark import InputTime, PortTime, thresholds
 from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.spine import merge_segments
@@ -77,7 +77,7 @@ def answers(
     operator: WindowAggregate, case: Case, window: int | None, *, expires: bool = False
 ) -> tuple[list[pa.Table], pa.Table]:
     """What each batch gives, and all of it, the end of the input included."""
-    times, ports = [InputTime(window, case.lateness)], [PortTime((0,), ())]
+    times, ports = [InputTime(window, case.lateness, grouped=True)], [PortTime((0,), ())]
     segments: list[Segment] = []
     newest: int | None = None
     settled: int | None = None
@@ -88,7 +88,7 @@ def answers(
         given_out.append(pa.Table.from_batches(chunks) if chunks else None)
 
     for batch in case.batches:
-        limits = thresholds(times, ports, [newest], grouped=True, settled=settled)
+        limits = thresholds(times, ports, [newest], settled=settled)
         ts = batch.column("ts").to_numpy()
         on_time = ts >= (-(10**9) if limits.late[0] is None else limits.late[0])
         segments = [keep_after(segment, limits.purge[0]) for segment in segments]
@@ -185,4 +185,11 @@ def test_rows_that_cannot_be_in_a_window_any_more_are_dropped_in_merges() -> Non
         (2, 0),
     ]
     assert len(operator.keep(0, segment_of(rows, 3, expires=False), Settled(None, 4))) == 7
+    more = pa.concat_tables([rows, pa.table({"g": [5] * 9, "ts": range(9), "v": [0] * 9, "alive": [0] * 9})])
+    kept = operator.keep(0, segment_of(more, 3, expires=False), Settled(None, 9))
+    assert kept.rows.column("key.0").to_pylist().count(5) == 2  # another hash: only those that share one stay
     assert np.array_equal(grouped(width=1).keep(0, kept, Settled(None, 4)).hashes, kept.hashes)
+
+
+def test_ties_put_nulls_first_and_nan_last() -> None:
+    assert _ranks(pa.array([1.0, float("nan"), None, 2.0, None])).tolist() == [1, 3, 0, 2, 0]

@@ -63,7 +63,7 @@ def test_stars_using_and_groups_work_on_what_a_sub_query_makes(bind: Bind) -> No
 def test_time_counts_only_if_all_sources_have_one(bind: Bind) -> None:
     query = bind("SELECT q.k FROM (SELECT k FROM s UNION ALL SELECT k FROM timeless) q, t WHERE q.k = t.k")
     assert query.derived[0].time is None
-    with pytest.raises(QueryError, match="has no event time for a window"):
+    with pytest.raises(QueryError, match="not all streams in 'q' have an event time for a window"):
         bind("SELECT q.k FROM (SELECT k FROM s UNION ALL SELECT k FROM timeless) q [NOW], t WHERE q.k = t.k")
 
 
@@ -82,6 +82,12 @@ def test_time_counts_only_if_all_sources_have_one(bind: Bind) -> None:
         ("(SELECT k FROM s)", "a sub-query in FROM without an alias"),
         ("(SELECT k FROM s) q (a)", "a list of column names"),
         ("(s JOIN t ON s.k = t.k) q", "a join in parentheses"),
+        ("((SELECT k FROM s) LIMIT 5) q", "LIMIT"),
+        ("((SELECT k FROM s) WHERE k > 3) q", "WHERE"),
+        ("((SELECT k FROM s) TABLESAMPLE (5 PERCENT) UNION ALL SELECT k FROM t) q", "TABLESAMPLE"),
+        ("((SELECT k FROM s) JOIN t ON 1 = 1) q", "a nested join"),
+        ("(SELECT k, v AS `:note` FROM s) q", "the name ':note' for a column"),
+        (f"({' UNION ALL '.join(['SELECT k FROM s'] * 130)}) q", "a query over 130 SELECTs in sub-queries"),
         ("(SELECT k, transform(arr, v -> v + s.v) AS a FROM s) q", "a lambda's variable that is called as a column"),
     ],
 )

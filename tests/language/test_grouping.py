@@ -84,10 +84,15 @@ def test_a_function_s_name_may_be_a_column(bind: Bind) -> None:
         (f"SELECT sum(max(v)) AS x {FROM}", "an aggregate cannot be of another aggregate"),
         (f"SELECT sum(v, k) AS x {FROM}", "SUM takes one argument"),
         (f"SELECT sum() AS x {FROM}", "SUM takes one argument"),
+        (
+            "SELECT count(*) AS n FROM (SELECT k FROM w UNION ALL SELECT k FROM s) q [NOW]",
+            "'s' is grouped but has no lateness",
+        ),
+        ("SELECT k FROM w [PARTITION BY k ROWS 99999999999] GROUP BY k", "is not a window.*from 1 to 1,000,000,000"),
         ("SELECT count(*) AS n FROM s [RANGE 1 MINUTE]", "'s' is grouped but has no lateness.*lateness=\"0 seconds\""),
         ("SELECT count(*) AS n FROM timeless", "'timeless' is grouped but has no event time.*time=\"ts\""),
         ("SELECT k FROM w [PARTITION BY k] GROUP BY k", "is not a window; write .PARTITION BY a ROWS 100."),
-        ("SELECT k FROM w [PARTITION BY k ROWS 0] GROUP BY k", "is not a window.*a number above 0"),
+        ("SELECT k FROM w [PARTITION BY k ROWS 0] GROUP BY k", "is not a window.*with a number from 1 to"),
         ("SELECT k FROM w [PARTITION BY k v ROWS 5] GROUP BY k", "takes names of columns, with commas between"),
         ("SELECT k FROM w [PARTITION BY nope ROWS 5] GROUP BY k", "unknown column 'nope'"),
     ],
@@ -108,6 +113,9 @@ def test_wrong_groupings(bind: Bind, text: str, told: str) -> None:
         (f"SELECT DISTINCT count(*) AS n {FROM}", "an aggregate in SELECT DISTINCT"),
         (f"SELECT count(DISTINCT v) AS n {FROM}", "DISTINCT"),
         (f"SELECT median(v) AS n {FROM} GROUP BY k", "the aggregate function median"),
+        (f"SELECT median(v) AS n {FROM}", "the aggregate function median"),
+        (f"SELECT transform(arr, e -> sum(e)) AS n {FROM}", "an aggregate in a lambda"),
+        ("SELECT m FROM w [PARTITION BY m.x ROWS 5] GROUP BY m", "a field of a column in PARTITION BY"),
         (f"SELECT k {FROM} WHERE count(*) > 1 GROUP BY k", "the aggregate function count"),
         (f"SELECT k {FROM} GROUP BY k, max(v)", "the aggregate function max"),
         ("SELECT DISTINCT k FROM w [PARTITION BY k ROWS 5]", "a window of ROWS in DISTINCT"),
@@ -126,5 +134,13 @@ def test_groupings_that_are_not_supported(bind: Bind, text: str, told: str) -> N
 def test_how_often_is_a_choice_of_two(bind: Bind) -> None:
     with pytest.raises(QueryError, match="emit must be 'tuple' or 'batch', not 'row'"):
         bind(f"SELECT count(*) AS n {FROM}", emit="row")
-    with pytest.raises(QueryError, match="emit='batch' is for GROUP BY"):
-        bind("SELECT A.k FROM w A, z B WHERE A.k = B.k", emit="batch")
+    for text in ("SELECT A.k FROM w A, z B WHERE A.k = B.k", f"SELECT DISTINCT k {FROM}"):
+        with pytest.raises(QueryError, match="emit='batch' is for GROUP BY"):
+            bind(text, emit="batch")
+
+
+def test_a_key_is_known_by_its_words_and_a_shape_is_read_also_for_one_stream(bind: Bind) -> None:
+    query = bind(f"SELECT (k+  v) AS x, count(*) AS n {FROM} GROUP BY k + v")
+    assert query.outputs[0] == Output("x", "`group.0`")
+    with pytest.raises(QueryError, match="nonsense"):
+        bind(f"SELECT count(*) AS n {FROM}", joins="(nonsense w)")

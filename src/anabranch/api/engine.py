@@ -14,7 +14,7 @@ from anabranch.api.query import Query
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.language import parse_duration, parse_query
 from anabranch.observe.numbers import parse_bytes
-from anabranch.plan.logical import StreamSchema
+from anabranch.plan.logical import RESERVED, StreamSchema
 from anabranch.runtime.step import StepSettings
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
@@ -86,6 +86,10 @@ class Engine:
             raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
         if not stream.isStreaming:
             raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
+        for column in stream.columns:
+            if column.startswith(RESERVED):
+                told = f"rename it: names that begin with {RESERVED!r} are reserved"
+                raise ConfigError(f"stream {name!r} has a column {column!r}; {told}")
         time = self._check_time(name, stream, time)
         if lateness is not None and time is None:
             raise ConfigError(f"stream {name!r} has a lateness but no time column; give it time=...")

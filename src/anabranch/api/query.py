@@ -12,7 +12,7 @@ import anabranch
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import ContinuousQuery, Grouping, StreamSchema, joined_column
+from anabranch.plan.logical import ContinuousQuery, StreamSchema, joined_column
 from anabranch.runtime.analysis import check_answer, check_inputs, check_sources, unlogged
 from anabranch.runtime.compile import lay_out
 from anabranch.runtime.derive import with_derived
@@ -124,7 +124,7 @@ class Query:
                 },
                 "aliases": [entry.alias for entry in self._bound.inputs],
                 "input order": [entry.label for entry in self._layout.inputs],
-                "grouping": None if self._bound.grouping is None else _describe_grouping(self._bound.grouping),
+                "grouping": self._describe_grouping(),
                 "operators": [
                     {
                         "holds": self._aliases(len(self._bound.inputs) + n),
@@ -145,13 +145,16 @@ class Query:
             },
         }
 
-
-def _describe_grouping(grouping: Grouping) -> Json:
-    return {
-        "by": list(grouping.keys),
-        "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
-        "having": list(grouping.conditions),
-        "last rows": grouping.rows,
-        "distinct": grouping.distinct,
-        "emit": "batch" if grouping.once else "tuple",
-    }
+    def _describe_grouping(self) -> Json | None:
+        grouping = self._bound.grouping
+        if grouping is None:
+            return None
+        return {
+            "by": list(grouping.keys),
+            "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
+            "argument types": [data_type.simpleString() for data_type in self._layout.argument_types],
+            "having": list(grouping.conditions),
+            "last rows": grouping.rows,
+            "distinct": grouping.distinct,
+            "emit": "batch" if grouping.once else "tuple",
+        }

@@ -111,10 +111,18 @@ class Run:
             raise self._runner.failure or error from None
 
     def stop(self) -> None:
-        """Stop; the last committed step stays and the checkpoint can be resumed."""
-        self._ends = False
+        """Stop; the last committed step stays and the checkpoint can be resumed.
+
+        Once the input has ended, stopping waits until what was waiting for that is answered.
+        """
+        if self._spark_query.isActive:
+            self._ends = False
         self._spark_query.stop()
         self._ended.wait(60)
+
+    def leave_open(self) -> None:
+        """Do not take the input for ended when Spark's query stops, whoever stops it."""
+        self._ends = False
 
     def exception(self) -> BaseException | None:
         """What ended the run, if it ended by an error."""
@@ -190,25 +198,27 @@ def _start_spark(
 
 
 def _no_rows(query: Query) -> DataFrame:
-    """An empty batch, in a session that has all that the query's own has and is no one else's."""
+    """An empty batch, in a session of its own that knows what the user's session knows now."""
     spark = query._spark
     session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
     return session.createDataFrame([], query._packed.schema)
 
 
 def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
+    runner = run._runner
     try:
         run._spark_query.awaitTermination()
         if run._ends:
-            run._runner.end(_no_rows(run._query))
-    except Exception:
-        if run.exception() is None:
-            raise
-        # else it is told to the user by awaitTermination and exception
+            runner.end(_no_rows(run._query))
+    except Exception as error:
+        # Told to the user by awaitTermination and exception.
+        runner.failure = runner.failure or (None if isinstance(error, StreamingQueryException) else error)
     finally:
-        run._runner.wait_idle()
-        checkpoint.release()
-        run._ended.set()
+        try:
+            runner.wait_idle()
+        finally:
+            checkpoint.release()
+            run._ended.set()
 
 
 def _describe(result: StepResult, aliases: list[str]) -> dict[str, Any]:

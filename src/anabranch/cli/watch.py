@@ -37,6 +37,17 @@ def silent_view(story: Story) -> View:
 def watch(run: Run, story: Story, view: View) -> float:
     """Wait for the end of the run; its error is raised here. Returns the seconds it took."""
     started = time.monotonic()
+    try:
+        _follow(run, story, view)
+    except BaseException:
+        run.leave_open()
+        raise
+    run.awaitTermination()
+    story.add_ends([event.details["results"] for event in run.events if event.kind == "end"])
+    return time.monotonic() - started
+
+
+def _follow(run: Run, story: Story, view: View) -> None:
     told: Event | None = None
     with view:
         active = True
@@ -51,9 +62,6 @@ def watch(run: Run, story: Story, view: View) -> float:
             view.tick()
             if active:
                 time.sleep(POLL_SECONDS)
-    run.awaitTermination()
-    story.add_ends([event.details["results"] for event in run.events if event.kind == "end"])
-    return time.monotonic() - started
 
 
 def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:

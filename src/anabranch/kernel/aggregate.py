@@ -83,7 +83,7 @@ def greatest(values: pa.Array, reach: Reach) -> pa.Array:
 def deviation(values: pa.Array, reach: Reach) -> pa.Array:
     """STDDEV of a sample, from counts, means and sums of squared distances, merged as Chan et al. do."""
     valid = _valid(values)
-    numbers = _filled(values.cast(pa.float64()), np.float64)
+    numbers = _filled(values.cast(pa.float64(), safe=False), np.float64)
 
     def collect(rows: Indices, nodes: Indices, size: int) -> Summary:
         rows, nodes = rows[valid[rows]], nodes[valid[rows]]
@@ -130,7 +130,7 @@ def _integer_sums(numbers: NDArray[np.int64], reach: Reach) -> tuple[Indices, In
 
 
 def _float_sums(values: pa.Array, reach: Reach) -> NDArray[np.float64]:
-    numbers = _filled(values.cast(pa.float64()), np.float64)
+    numbers = _filled(values.cast(pa.float64(), safe=False), np.float64)
 
     def collect(rows: Indices, nodes: Indices, size: int) -> Summary:
         return (np.bincount(nodes, numbers[rows], size),)

@@ -74,12 +74,13 @@ class WindowAggregate:
     ) -> Iterator[pa.RecordBatch]:
         """The answers to the tuples that are settled in this batch; its own rows are not among them."""
         segments, since = old[0], -UNBOUNDED if settled.since is None else settled.since
-        if settled.until is None or not segments:
+        if settled.until is None or settled.until <= since:
             return
         until = min(settled.until, UNBOUNDED)
-        wanted = np.unique(np.concatenate([_settled_hashes(segment, since, until) for segment in segments]))
-        if len(wanted) == 0:
+        asked = [_settled_hashes(segment, since, until) for segment in segments if _overlaps(segment, since, until)]
+        if not any(map(len, asked)):
             return
+        wanted = np.unique(np.concatenate(asked))
         index = HashIndex.of(wanted)
         all_rows = [_before(segment, probe(index, segment), until) for segment in segments]
         found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
@@ -101,9 +102,12 @@ class WindowAggregate:
         hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
         known = _first_at(rows.ts, hashes, np.full(len(ends), settled.until))
         first = np.maximum(known - self.rows, hashes.start)
-        # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay.
+        # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay. So do all
+        # of a hash that different keys share.
         first = _first_at(rows.ts, hashes, rows.ts[np.minimum(first, ends - 1)])
-        if (first == hashes.start).all() or _has_collision(rows.rows, self.keys):
+        shared = hashes.owner[np.searchsorted(ends, _collisions(rows.rows, self.keys), side="right")]
+        first[shared] = hashes.start[shared]
+        if (first == hashes.start).all():
             return rows
         return Segment.of(rows.rows.take(pa.array(ranges_to_rows(first, ends - first))))
 
@@ -127,7 +131,7 @@ class WindowAggregate:
         order = np.lexsort((*ties, ts, hashes))
         in_order = rows.take(pa.array(order))
         new_hash = np.diff(hashes[order], prepend=hashes[order[:1]]) != 0
-        collision = _differ(in_order, self.keys, ~new_hash)
+        collision = len(_differing(in_order, self.keys, ~new_hash)) > 0
         if collision:
             codes = _codes([rows.column(key) for key in self.keys])
             order = np.lexsort((*ties, ts, codes, hashes))
@@ -234,26 +238,30 @@ def _gather(segments: Sequence[Segment], found: Sequence[Ranges], first: int, la
     return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
 
 
-def _has_collision(rows: pa.RecordBatch, keys: Sequence[str]) -> bool:
-    """Whether different keys share a hash, among rows sorted by hash."""
+def _overlaps(segment: Segment, since: int, until: int) -> bool:
+    """Whether there may be rows of these times; a mapped run knows the range of its times."""
+    return segment.span is None or (segment.span[0] < until and segment.span[1] >= since)
+
+
+def _collisions(rows: pa.RecordBatch, keys: Sequence[str]) -> Indices:
+    """Among rows sorted by hash, those that have the hash of the row before, but another key."""
     hashes = rows.column(HASH).to_numpy()
-    return _differ(rows, keys, np.diff(hashes, prepend=hashes[:1]) == 0)
+    return _differing(rows, keys, np.diff(hashes, prepend=hashes[:1]) == 0)
 
 
-def _differ(rows: pa.RecordBatch, keys: Sequence[str], where: NDArray[np.bool_]) -> bool:
-    """Whether a row differs from the one before it in a key, at one of the given places."""
+def _differing(rows: pa.RecordBatch, keys: Sequence[str], where: NDArray[np.bool_]) -> Indices:
+    """The rows that differ in a key from the one before, among those that are asked for."""
     places = np.flatnonzero(where[1:]) + 1
-    if len(places) == 0:
-        return False
+    differ = np.zeros(len(places), dtype=bool)
     here, before = pa.array(places), pa.array(places - 1)
-    for key in keys:
+    for key in keys if len(places) else ():
         column = rows.column(key)
-        if not null_safe_equal(column.take(here), column.take(before)).all():
-            return True
-    return False
+        differ |= ~_null_safe_equal(column.take(here), column.take(before))
+    found: Indices = places[differ]
+    return found
 
 
-def null_safe_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
+def _null_safe_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:
     """Equality in which null equals null, and NaN equals NaN."""
     both_null = pc.and_(left.is_null(), right.is_null())
     equal = pc.fill_null(pc.equal(left, right), False)
@@ -274,13 +282,13 @@ def _codes(columns: Sequence[pa.Array]) -> Indices:
 
 
 def _ranks(column: pa.Array) -> Indices:
-    """The place of each value among the sorted ones, equal ones alike, nulls first."""
-    order = pc.array_sort_indices(column, null_placement="at_start").to_numpy()
+    """The place of each value among the sorted ones, equal ones alike: nulls first, NaN last."""
+    order = np.roll(pc.array_sort_indices(column, null_placement="at_end").to_numpy(), column.null_count)
     in_order = column.take(pa.array(order))
     step = np.ones(len(order), dtype=np.int64)
     if len(order):
         step[0] = 0
-        step[1:] = ~null_safe_equal(in_order.slice(1), in_order.slice(0, len(order) - 1))
+        step[1:] = ~_null_safe_equal(in_order.slice(1), in_order.slice(0, len(order) - 1))
     ranks = np.empty(len(order), dtype=np.int64)
     ranks[order] = np.cumsum(step)
     return ranks

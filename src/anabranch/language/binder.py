@@ -60,17 +60,18 @@ def parse_query(
     grouping = None
     if answer is not None:
         grouping = answer.grouping(once=emit == EACH_BATCH)
-        check_grouped(scope, statement.items)
+        check_grouped(scope, statement.items, sources, streams)
         for expression in answer.reads if len(scope.aliases) > 1 else ():
             _need(needed, expression.refs.values())
-    elif emit == EACH_BATCH:
-        raise QueryError("emit='batch' is for GROUP BY: a join is answered with every combination")
+    if emit == EACH_BATCH and (grouping is None or grouping.distinct):
+        raise QueryError("emit='batch' is for GROUP BY: joins and DISTINCT are answered with every row")
     equalities, predicates, residual = _classify(statement, scope)
+    shape = read_shape(joins, scope.aliases)
     if len(scope.aliases) == 1:
         query = _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
         return replace(query, inputs=_fed(query.inputs, sources), derived=derived.made)
     try:
-        plan = plan_keys(scope.aliases, equalities, read_shape(joins, scope.aliases))
+        plan = plan_keys(scope.aliases, equalities, shape)
     except UnconnectedError as error:
         raise _not_connected(source, scope.aliases, error) from None
     for left, right in plan.conditions:

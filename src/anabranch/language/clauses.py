@@ -201,6 +201,7 @@ def _sub_query(source: Source, node: exp.Subquery, join: exp.Join | None) -> Fro
 def _branches(source: Source, node: exp.Expr) -> Iterator[Statement]:
     """The SELECTs of a sub-query, united by UNION ALL."""
     if isinstance(node, exp.Subquery) and not node.args.get("alias"):
+        _only_known(source, node)
         yield from _branches(source, node.this)
     elif isinstance(node, exp.Union):
         if node.args.get("distinct"):

@@ -17,7 +17,10 @@ from anabranch.language.grouping import is_grouped
 from anabranch.language.items import read_items
 from anabranch.language.scope import open_scope
 from anabranch.language.source import Source as Text
-from anabranch.plan.logical import DERIVED_TIME, Output, Selection, Source, StreamSchema
+from anabranch.plan.logical import DERIVED_TIME, RESERVED, Output, Selection, Source, StreamSchema
+
+# Sources are numbered in one byte of every row.
+MAX_SOURCES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,9 @@ def derive(text: Text, statement: Statement, known: Mapping[str, StreamSchema]) 
         made[name] = _combined(text, item, name, [schema for schema, _ in branches])
         sources[name] = tuple(_renamed(source, made[name].columns) for _, fed in branches for source in fed)
         items.append(replace(item, stream=name))
+    fed = sum(map(len, sources.values()))
+    if fed > MAX_SOURCES:
+        raise text.unsupported(f"a query over {fed} SELECTs in sub-queries", hint=f"at most {MAX_SOURCES} are")
     return Derived(replace(statement, items=tuple(items)), {**known, **made}, tuple(made.values()), sources)
 
 
@@ -66,6 +72,8 @@ def _branch(
     for output in read_items(statement, scope):
         if output.expression is not None:
             _refuse_captured(text, [output.expression])
+        if output.name.startswith(RESERVED):
+            raise text.unsupported(f"the name {output.name!r} for a column", statement.items[0].span)
         outputs.append(Output(output.name, output.below))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
     _refuse_captured(text, parts)

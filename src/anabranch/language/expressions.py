@@ -92,6 +92,9 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}
     places = _columns(node, source, span)
     check_words(source, span, {start for start, _ in places}, variables, allowed)
+    for inside in node.find_all(exp.Lambda):
+        if any(call.name.lower() in allowed for call in inside.find_all(exp.Anonymous)):
+            raise source.unsupported("an aggregate in a lambda", span)
     if any(not _is_counted(star, allowed) for star in node.find_all(exp.Star)):
         raise source.unsupported("* inside an expression", span)
     refs: dict[Span, ColumnRef] = {}

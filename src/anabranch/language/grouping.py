@@ -7,20 +7,29 @@ expression that is a key may be an item by itself, but not a part of a larger on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import Token, TokenType, exp
 
 from anabranch.errors import QueryError
 from anabranch.language.clauses import FromItem, Statement
-from anabranch.language.conjuncts import conjuncts
+from anabranch.language.conjuncts import conjuncts, unwrapped
 from anabranch.language.dialect import span_of
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.scope import Scope, match
 from anabranch.language.source import Span
+from anabranch.language.vocabulary import AGGREGATES
 from anabranch.language.windows import RowsWindow, Window
-from anabranch.plan.logical import AggregateCall, Grouping, aggregate_column, group_column, quote
+from anabranch.plan.logical import (
+    AggregateCall,
+    Grouping,
+    Source,
+    StreamSchema,
+    aggregate_column,
+    group_column,
+    quote,
+)
 
 # The functions of aggregates, by their names in Spark SQL.
 FUNCTIONS = {
@@ -53,10 +62,10 @@ class Call:
 
 
 def is_grouped(statement: Statement) -> bool:
-    """Whether the statement groups, by its clauses or by an aggregate in SELECT."""
+    """Whether the statement groups, by its clauses or by an aggregate in SELECT, supported or not."""
     calls = [call.name.lower() for node in statement.outputs for call in node.find_all(exp.Anonymous)]
     clauses = statement.group is not None or statement.distinct or statement.having is not None
-    return clauses or any(name in FUNCTIONS for name in calls)
+    return clauses or any(name in AGGREGATES for name in calls)
 
 
 def range_of(window: Window) -> int | None:
@@ -64,9 +73,15 @@ def range_of(window: Window) -> int | None:
     return None if isinstance(window, RowsWindow) else window
 
 
-def check_grouped(scope: Scope, items: Sequence[FromItem]) -> None:
+def check_grouped(
+    scope: Scope,
+    items: Sequence[FromItem],
+    sources: Mapping[str, tuple[Source, ...]],
+    registered: Mapping[str, StreamSchema],
+) -> None:
     """Refuse a grouping whose answers would never be complete, or of which nothing could ever be forgotten."""
-    for stream in scope.streams.values():
+    fed = [source.stream for s in scope.streams.values() for source in sources.get(s.name, (Source(s.name),))]
+    for stream in (registered[name] for name in fed):
         if stream.time is None or stream.lateness is None:
             missing = "event time" if stream.time is None else "lateness"
             given = 'time="ts", lateness="0 seconds"' if stream.time is None else 'lateness="0 seconds"'
@@ -75,7 +90,7 @@ def check_grouped(scope: Scope, items: Sequence[FromItem]) -> None:
                 f"complete when nothing older can come any more. Register it with {given}, or more"
             )
     if all(item.window is None for item in items):
-        hint = f"say how far back it reaches, as in {items[0].stream} [RANGE 1 MINUTE]"
+        hint = f"say how far back it reaches, as in {items[0].alias} [RANGE 1 MINUTE]"
         raise scope.source.unsupported("GROUP BY or DISTINCT without a window", hint=hint)
 
 
@@ -104,7 +119,7 @@ class GroupedAnswer:
             self.reads.append(expression)
             return quote(group_column(len(self._keys) - 1))
         for n, key in enumerate(self._keys):
-            if key.above == expression.above:
+            if _words(key) == _words(expression):
                 return quote(group_column(n))
         texts = {call.span: quote(aggregate_column(self._number(call))) for call in self._find_calls(expression)}
         plain = {key.above: n for n, key in enumerate(self._keys)}
@@ -165,6 +180,9 @@ class GroupedAnswer:
         if not self._single or self._statement.distinct:
             what = "a join" if not self._single else "DISTINCT"
             raise source.unsupported(f"a window of ROWS in {what}", span, "it is for GROUP BY over one stream")
+        for names in item.window.columns:
+            if self._scope.resolve(list(names), span)[1] < len(names):
+                raise source.unsupported("a field of a column in PARTITION BY", span, "name columns")
         parts = {self._scope.resolve(list(names), span)[0].above for names in item.window.columns}
         if parts != {key.above for key in self._keys}:
             raise source.unsupported("PARTITION BY other columns than GROUP BY", span, "name the same in both")
@@ -213,6 +231,19 @@ class GroupedAnswer:
         if expression.captured:
             raise self._scope.source.unsupported("a lambda's variable that is called as a column", expression.span)
         return expression.below
+
+
+def _words(expression: Expression) -> list[str]:
+    """What it is written as, whatever stands between its words and whether or not all of it is in parentheses."""
+    bare = unwrapped(expression)
+    names = {start: (end, ref.above) for (start, end), ref in bare.refs.items()}
+    words: list[str] = []
+    position = 0
+    for token in bare.source.between(bare.span):
+        if token.start >= position:
+            position, text = names.get(token.start, (token.end + 1, bare.source.raw(token)))
+            words.append(text)
+    return words
 
 
 def _span(node: exp.Expr) -> Span:

@@ -107,7 +107,8 @@ def open_scope(
             hint = f"give each an alias, as in {item.stream} AS a, {item.stream} AS b"
             raise source.error(f"the stream {item.stream!r} is in FROM twice; {hint}", item.span)
         if item.window is not None and stream.time is None:
-            message = f"the stream {stream.name!r} has no event time for a window; register it with time="
+            what = f"not all streams in {item.alias!r} have" if item.branches else f"the stream {stream.name!r} has no"
+            message = f"{what} {'an ' if item.branches else ''}event time for a window; register it with time="
             raise source.error(message, item.window_span or item.span)
         if isinstance(item.window, RowsWindow) and not single:
             raise source.unsupported("a window of ROWS without GROUP BY", item.window_span or item.span)

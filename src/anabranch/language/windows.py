@@ -18,6 +18,8 @@ from anabranch.language.duration import parse_duration
 
 UNSUPPORTED = ("SLIDE", "BETWEEN", "PRECEDING", "FOLLOWING")
 
+MAX_ROWS = 1_000_000_000
+
 HINT = "write [RANGE 10 SECONDS], [NOW], [UNBOUNDED] or [PARTITION BY a ROWS 100]"
 
 
@@ -56,8 +58,9 @@ def _parse_rows(words: list[str]) -> RowsWindow:
     """PARTITION BY a, s.b ROWS k. sqlglot may read PARTITION BY as one word."""
     rest = words[1:] if words[0].upper().split() == ["PARTITION", "BY"] else words[2:]
     names, rows = rest[:-2], rest[-1:]
-    if len(rest) < 3 or rest[-2].upper() != "ROWS" or not rows[0].isdecimal() or int(rows[0]) < 1:
-        raise QueryError(f"[{' '.join(words)}] is not a window; write [PARTITION BY a ROWS 100], with a number above 0")
+    if len(rest) < 3 or rest[-2].upper() != "ROWS" or not rows[0].isdecimal() or not 1 <= int(rows[0]) <= MAX_ROWS:
+        hint = f"write [PARTITION BY a ROWS 100], with a number from 1 to {MAX_ROWS:,}"
+        raise QueryError(f"[{' '.join(words)}] is not a window; {hint}")
     columns: list[tuple[str, ...]] = []
     column: list[str] = []
     for position, word in enumerate([*names, ","]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Source, StreamSchema, all_of
-from anabranch.plan.watermark import InputTime, can_expire
+from anabranch.plan.watermark import can_expire, input_times
 
 
 def explain_join(
@@ -19,7 +19,7 @@ def explain_join(
 ) -> str:
     """The plan, drawn from the answer down to the streams; `key_types` and `rounds` are per operator."""
     leaves = len(query.inputs)
-    times = [InputTime(entry.window, streams[entry.stream].lateness) for entry in query.inputs]
+    times = input_times(query, streams)
     lines = [f"Project [{', '.join(output.name for output in query.outputs)}]"]
     if query.residual is not None and query.grouping is not None:
         lines.append(f"Filter [{query.residual}]")
@@ -32,7 +32,8 @@ def explain_join(
 
         if part < leaves:
             entry = query.inputs[part]
-            add(_explain_input(entry, streams[entry.stream], can_expire(times, part)))
+            rows = query.grouping.rows if query.grouping is not None else None
+            add(_explain_input(entry, streams[entry.stream], rows, can_expire(times, part)))
             depth += 1
             for source in entry.sources if entry.is_derived else ():
                 add(_explain_source(source, streams[source.stream]))
@@ -89,8 +90,9 @@ def _explain_time(stream: StreamSchema) -> list[str]:
     return [f"time {stream.time} ({lateness})"]
 
 
-def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str:
+def _explain_input(entry: JoinInput, stream: StreamSchema, rows: int | None, expires: bool) -> str:
     window = "unbounded" if entry.window is None else f"RANGE {_seconds(entry.window)}"
+    window = window if rows is None else f"ROWS {rows}"
     if entry.is_derived:
         parts = [f"{'Union' if len(entry.sources) > 1 else 'Sub-query'} {entry.alias}", f"[{window}]"]
     else:
@@ -100,7 +102,7 @@ def _explain_input(entry: JoinInput, stream: StreamSchema, expires: bool) -> str
         parts.append(f"where {entry.predicate}")
     if entry.columns:
         parts.append(f"keeps [{', '.join(entry.columns)}]")
-    parts.append("purged behind the window" if expires else "never purged")
+    parts.append("purged behind the window" if expires or rows is not None else "never purged")
     return ", ".join(parts)
 
 

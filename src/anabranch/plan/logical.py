@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_INPUTS = 8
-# The column with the event time of the rows that a sub-query makes; no column of a user's is called that.
+# No column of a user's has a name that begins like this; what travels beside them does.
+RESERVED = ":"
+# The column with the event time of the rows that a sub-query makes.
 DERIVED_TIME = ":time"
 
 

@@ -24,21 +24,33 @@ what is not settled yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from anabranch.plan.logical import ContinuousQuery, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
 class InputTime:
-    """Window and lateness of one input in microseconds; None is unbounded, or never late."""
+    """Window and lateness of one input in microseconds; None is unbounded, or never late.
+
+    Where rows are `grouped`, an input has a watermark whether or not it has a window.
+    """
 
     window: int | None
     lateness: int | None
+    grouped: bool = False
 
     @property
     def has_watermark(self) -> bool:
-        """Whether rows of this input can be late."""
-        return self.window is not None and self.lateness is not None
+        """Whether it is known at some time that nothing older comes."""
+        return self.lateness is not None and (self.grouped or self.window is not None)
+
+
+def input_times(query: ContinuousQuery, streams: Mapping[str, StreamSchema]) -> tuple[InputTime, ...]:
+    """The times of a query's inputs."""
+    grouped = query.grouping is not None
+    return tuple(InputTime(entry.window, streams[entry.stream].lateness, grouped) for entry in query.inputs)
 
 
 def can_expire(inputs: Sequence[InputTime], i: int) -> bool:
@@ -81,7 +93,6 @@ def thresholds(
     newest: Sequence[int | None],
     *,
     sources: Sequence[SourceTime] | None = None,
-    grouped: bool = False,
     settled: int | None = None,
 ) -> Thresholds:
     """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
@@ -92,7 +103,7 @@ def thresholds(
         sources = [SourceTime(number, entry.lateness) for number, entry in enumerate(inputs)]
     late = tuple(
         seen - source.lateness
-        if source.lateness is not None and seen is not None and (grouped or can_be_late(inputs, source.input))
+        if source.lateness is not None and seen is not None and can_be_late(inputs, source.input)
         else None
         for source, seen in zip(sources, newest, strict=True)
     )
@@ -102,13 +113,14 @@ def thresholds(
         _least([bound for source, bound in zip(sources, late, strict=True) if source.input == number])
         for number in range(len(inputs))
     ]
-    now = _least(marks) if grouped else None
+    now = _least(marks) if all(entry.grouped for entry in inputs) else None
     return Thresholds(late, tuple(_purge(inputs, port, marks, settled) for port in ports), now)
 
 
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
-    """Whether rows of input j are ever late: it has a watermark, and some other input's rows can die."""
-    return inputs[j].has_watermark and any(can_expire(inputs, i) for i in range(len(inputs)) if i != j)
+    """Whether rows of input j are ever late: it has a watermark, and is grouped or some other input's rows can die."""
+    dying = inputs[j].grouped or any(can_expire(inputs, i) for i in range(len(inputs)) if i != j)
+    return inputs[j].has_watermark and dying
 
 
 def port_window(inputs: Sequence[InputTime], port: PortTime) -> int | None:

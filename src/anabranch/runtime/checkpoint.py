@@ -7,7 +7,7 @@
     steps/N.json        a committed step: created once, atomically, naming the reports it consists of
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
-    ending.json         the step after which the input was last taken for ended, if it ever was
+    ending.json         how often the input was taken for ended, if it ever was
     spark/              Spark's own offsets and commits
 
 A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
@@ -37,10 +37,10 @@ ENDING = "ending.json"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A committed step. `newest` is the greatest event time seen per input; totals count since the beginning.
+    """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
     What is older than `settled` has been answered, where rows are grouped. `endings` counts the steps so far that took
-    the input for ended (`ending`); each was delivered under an id of its own, so later batches are moved up by it.
+    the input for ended; each was delivered under an id of its own, so later batches are moved up by it.
     """
 
     number: int
@@ -166,13 +166,17 @@ class Checkpoint:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
 
     def announce_end(self, last: Step) -> None:
-        """Put on record that the input has ended after a step, before anything is done about it."""
-        write_file(self.path / ENDING, encode_document({"after": last.number}))
+        """Put on record that the input has ended, before anything is done about it."""
+        write_file(self.path / ENDING, encode_document({"endings": last.endings + 1}))
 
     def must_end(self, last: Step | None) -> bool:
-        """Whether the input was taken for ended after this very step, and what follows from that was not committed."""
+        """Whether the input was taken for ended, and what follows from that was not committed."""
         path = self.path / ENDING
-        return last is not None and path.exists() and bool(read_document(path)["after"] == last.number)
+        return last is not None and path.exists() and last.endings < int(read_document(path)["endings"])
+
+    def has_planned(self, batch_id: int) -> bool:
+        """Whether Spark has begun a batch after this one."""
+        return (self.spark / "offsets" / str(batch_id + 1)).exists()
 
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""

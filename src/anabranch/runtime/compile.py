@@ -22,13 +22,14 @@ from anabranch.kernel.window_aggregate import EXPIRY, WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import Edge, Rounds, compile_rounds
-from anabranch.plan.watermark import InputTime, PortTime, SourceTime, port_window, retention
+from anabranch.plan.watermark import InputTime, PortTime, SourceTime, input_times, port_window, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
 from anabranch.runtime.derive import derived_schema, source_frame
 from anabranch.runtime.grouped import argument_column, group_types
 from anabranch.runtime.keys import canonical, key_class_types, must_verify
 from anabranch.runtime.layout import Carried, Exchange, InputLayout, Layout, PartLayout, Slot
+from anabranch.runtime.notes import NOTE
 from anabranch.runtime.processor import Goes, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.state.run import HASH, TS
 
@@ -69,7 +70,7 @@ class _Maker:
         self._timed = query.grouping is not None or any(entry.window is not None for entry in query.inputs)
         types = key_class_types(spark, query, frames)
         self._key_types = [tuple(types[n] for n in operator.classes) for operator in query.operators]
-        self._times = tuple(InputTime(entry.window, streams[entry.stream].lateness) for entry in query.inputs)
+        self._times = input_times(query, streams)
         self._rounds = _rounds(query)
         self._above = {part: n for n, operator in enumerate(query.operators) for part in operator.parts}
         self._group = None if query.grouping is None else group_types(self._grouped_rows(spark), query.grouping)
@@ -131,6 +132,7 @@ class _Maker:
             result_schema=T.StructType([T.StructField(f.name, carried_type(f.dataType)) for f in fields]),
             joined_schema=T.StructType(fields),
             outputs=outputs,
+            argument_types=tuple(data_type for _, data_type in self._arguments),
         )
 
     def _input(
@@ -174,6 +176,7 @@ class _Maker:
             tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             tuple(arguments),
             grouped,
+            NOTE in rows.columns,
         )
         names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
         aggregated = [plain.get(text, text) for text, _ in self._arguments] if grouped else []
@@ -257,7 +260,8 @@ class _Maker:
             columns = [Carried(name, t, slot) for (name, t), slot in zip(wanted, placed, strict=False)]
             yielded |= {column.slot for column in columns}
             filled = tuple((slot, text) for slot, (text, _) in zip(placed[len(wanted) :], computed, strict=True))
-            parts.append(PartLayout(part, operator.conditions, tuple(keys), filled, tuple(columns)))
+            grouped = self._is_grouped(part)
+            parts.append(PartLayout(part, operator.conditions, tuple(keys), filled, tuple(columns), grouped))
         fields = [T.StructField(INPUT, T.ByteType()), *([T.StructField(TS, T.LongType())] if self._timed else [])]
         fields += [T.StructField(slot.name, slot.type) for slot in slots if slot.name in yielded]
         if self._is_grouped(parts[0].part):
@@ -281,9 +285,9 @@ class _Maker:
         if not self._is_grouped(part):
             return stored if must_verify(key_types) else []
         ends = [
-            f"{quote(time_name(i))} + {window}L"
+            f"{quote(time_name(i))} + {_kernel_window(self._query.inputs[i].window)}L"
             for i in self._timed_inputs(part)
-            if (window := self._query.inputs[i].window) is not None
+            if self._query.inputs[i].window is not None
         ]
         expiry = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
         return [*stored, *self._arguments, (expiry, T.LongType())]

@@ -8,6 +8,7 @@ lost, but goes on with what there is of it and is rejected where all bad rows ar
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import and_
 
@@ -32,11 +33,12 @@ def source_frame(
     """
     rows = frames[source.stream]
     for number, selection in enumerate(source.steps):
-        rows = _select(rows, selection, source.stream, time if number == 0 or time is None else DERIVED_TIME)
-    if types is None or not source.steps:
-        return rows
-    columns = [_as(field, rows.schema[field.name].dataType) for field in types]
-    return rows.select(*columns, *(F.col(quote(name)) for name in rows.columns if name in HIDDEN))
+        before, step_time = rows, time if number == 0 or time is None else DERIVED_TIME
+        rows = _select(before, selection, source.stream, step_time)
+        if types is not None and number == len(source.steps) - 1:
+            cast = _cast(selection, rows.schema, types)
+            rows = rows if cast == selection else _select(before, cast, source.stream, step_time)
+    return rows
 
 
 def with_derived(
@@ -80,9 +82,15 @@ def _common(spark: SparkSession, entry: JoinInput, name: str, types: list[T.Data
         raise QueryError(f"UNION ALL in {entry.alias}: its column {name} is {found}; CAST it to one type") from None
 
 
-def _as(field: T.StructField, found: T.DataType) -> Column:
-    column = F.col(quote(field.name))
-    return column if found == field.dataType else column.cast(field.dataType).alias(field.name)
+def _cast(selection: Selection, found: T.StructType, types: T.StructType) -> Selection:
+    """The selection with its columns brought to these types; a cast may fail on a row like any expression."""
+    outputs = [
+        output
+        if found[output.name].dataType == types[output.name].dataType
+        else replace(output, expression=f"CAST({output.expression} AS {types[output.name].dataType.simpleString()})")
+        for output in selection.outputs
+    ]
+    return replace(selection, outputs=tuple(outputs))
 
 
 def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None) -> DataFrame:

@@ -39,7 +39,7 @@ class InputLayout:
 
     `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
     over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
-    `grouped`.
+    `grouped`. A sub-query may have `noted` that a row is bad.
     """
 
     leaf: int
@@ -55,6 +55,7 @@ class InputLayout:
     values: tuple[tuple[str, str], ...]
     arguments: tuple[Judged, ...] = ()
     grouped: bool = False
+    noted: bool = False
 
     @property
     def expressions(self) -> tuple[Judged, ...]:
@@ -63,8 +64,8 @@ class InputLayout:
 
     @property
     def can_fail(self) -> bool:
-        """Whether an expression of the input can fail on a row."""
-        return any(expression.can_fail for expression in self.expressions)
+        """Whether an expression of the input, or of the sub-query that makes it, can fail on a row."""
+        return self.noted or any(expression.can_fail for expression in self.expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,13 @@ class PartLayout:
     keys: tuple[str, ...]
     computed: tuple[tuple[str, str], ...]
     columns: tuple[Carried, ...]
+    grouped: bool = False
+
+    @property
+    def hashed(self) -> tuple[str, ...]:
+        """What the hash is of. It leaves out nulls, so groups by several keys need to tell where they are."""
+        nulls = [f"({key}) IS NULL" for key in self.keys] if self.grouped and len(self.keys) > 1 else []
+        return (*self.keys, *nulls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +132,7 @@ class Layout:
     result_schema: T.StructType
     joined_schema: T.StructType
     outputs: tuple[Output, ...] | None
+    argument_types: tuple[T.DataType, ...] = ()
 
     @property
     def can_reject(self) -> bool:

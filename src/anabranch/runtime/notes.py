@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 
 from anabranch.plan.logical import DERIVED_TIME, quote
 
-# The column of a derived stream with what is wrong with a row, or null; no column of a user's is called that.
+# The column of a derived stream with what is wrong with a row, or null.
 NOTE = ":note"
 HIDDEN = (DERIVED_TIME, NOTE)
 

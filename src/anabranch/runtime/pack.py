@@ -63,7 +63,7 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
         if kept is not None:
             rows = rows.where(kept if len(exchange.parts) == 1 else f"{INPUT} <> {part.part} OR ({kept})")
     known = [name for name in (INPUT, TS) if name in yielded.columns]
-    hashes = {part.part: f"xxhash64({', '.join(part.keys)})" for part in exchange.parts}
+    hashes = {part.part: f"xxhash64({', '.join(part.hashed)})" for part in exchange.parts}
     made = [f"{_by_part(hashes)} AS {HASH}", *known]
     for slot in exchange.slots:
         texts = {part.part: text for part in exchange.parts for place, text in part.computed if place == slot.name}
@@ -93,7 +93,8 @@ def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFram
     }
     rows = _taking_part(entry, frame, attempts)
     keys = [_value(key.text, attempts) for key in entry.keys]
-    columns = [F.lit(number).cast("tinyint").alias(INPUT), F.xxhash64(*keys).alias(HASH)]
+    hashed = [*keys, *(key.isNull() for key in keys)] if entry.grouped and len(keys) > 1 else keys
+    columns = [F.lit(number).cast("tinyint").alias(INPUT), F.xxhash64(*hashed).alias(HASH)]
     if layout.timed:
         columns.append(_time_column(entry).alias(TS))
     if layout.can_reject:

@@ -28,7 +28,7 @@ from anabranch.kernel.delta import INPUT
 from anabranch.kernel.operator import Settled
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import ContinuousQuery, all_of, quote
+from anabranch.plan.logical import ContinuousQuery, Output, all_of, quote
 from anabranch.plan.watermark import Thresholds, thresholds
 from anabranch.runtime.carried import restore
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
@@ -146,18 +146,35 @@ class StepRunner:
         else happens. A row that comes later and is older than what was answered is late.
         """
         with self._lock:
-            if self._last is None or not self.answers_at_the_end:
+            if not self._waiting():
                 return
             try:
                 self._session_ready = False
                 self._start(packed.sparkSession)
-                self._checkpoint.check_epoch()
-                self._checkpoint.announce_end(self._last)
-                failpoint("end.announced")
-                self._advance(packed, self._last.batch_id, ending=True)
+                self._end(packed)
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
-                raise
+                raise self.failure from error
+            finally:
+                self._session_ready = False  # what comes next has a session of its own
+
+    def _waiting(self) -> bool:
+        """Whether the end of the input makes a difference: all batches are done, and rows are not answered yet."""
+        last = self._last
+        if last is None or not self.answers_at_the_end:
+            return False
+        if self._checkpoint.must_end(last):
+            return True
+        seen = [time for time in last.newest if time is not None]
+        unanswered = bool(seen) and (last.settled is None or last.settled <= max(seen))
+        return unanswered and not self._checkpoint.has_planned(last.batch_id)
+
+    def _end(self, packed: DataFrame) -> None:
+        assert self._last is not None, "rows wait only after a step"
+        self._checkpoint.check_epoch()
+        self._checkpoint.announce_end(self._last)
+        failpoint("end.announced")
+        self._advance(packed, self._last.batch_id, ending=True)
 
     @property
     def must_end(self) -> bool:
@@ -219,7 +236,6 @@ class StepRunner:
             self._layout.ports,
             newest,
             sources=self._layout.sources,
-            grouped=self.answers_at_the_end,
             settled=since,
         )
         if ending:
@@ -405,7 +421,8 @@ class StepRunner:
         for exchange, rows in zip(self._layout.exchanges, yielded, strict=False):
             for part in exchange.parts:
                 joined = rows.where(f"{INPUT} = {part.part}").selectExpr(*joined_columns(part))
-                told = failing_joined_row(all_of(part.conditions), (), joined, error)
+                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(part.computed, start=1)]
+                told = failing_joined_row(all_of(part.conditions), computed, joined, error)
                 if told is not None:
                     return told
         joined = restored(self._layout, yielded[-1])

@@ -61,7 +61,8 @@ class RunFile:
 class Segment:
     """Sorted rows in memory: a mapped slice of a run, or the rows of one batch.
 
-    A mapped slice has the index of its whole file, of which it is the rows from `offset` on.
+    A mapped slice has the index of its whole file, of which it is the rows from `offset` on, and the first and the last
+    time in it.
     """
 
     rows: pa.RecordBatch
@@ -69,6 +70,7 @@ class Segment:
     ts: NDArray[np.int64] | None
     index: HashIndex | None = None
     offset: int = 0
+    span: tuple[int, int] | None = None
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Segment:
@@ -87,7 +89,7 @@ class Segment:
             return self
         ts = None if self.ts is None else self.ts[start:stop]
         rows = self.rows.slice(start, stop - start)
-        return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start)
+        return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start, self.span)
 
     def indexed(self) -> Segment:
         """The same rows, with an index of their hashes."""
@@ -126,7 +128,8 @@ def read_run(directory: Path, file: RunFile) -> Segment:
     if zlib.crc32(data) != file.crc:
         raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
     batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
-    return Segment.of(batch).indexed()
+    span = None if file.min_ts is None or file.max_ts is None else (file.min_ts, file.max_ts)
+    return replace(Segment.of(batch).indexed(), span=span)
 
 
 def _unusable(path: Path, problem: str) -> str:
