@@ -5,13 +5,17 @@ The path of a query through this package, one step per module:
     source       the text and its tokens; cutting, rewriting and pointing into it
     dialect      CQL for sqlglot: Spark SQL, and a window in brackets after a stream's name
     windows      what stands between those brackets
-    clauses      the statement taken apart: FROM, conditions, SELECT items; every other clause refused
+    clauses      the statement taken apart: FROM, conditions, grouping, SELECT items; every other clause refused
+    derived      streams that sub-queries in FROM make of others
     scope        the streams in FROM, and what a name means among them
     expressions  one expression: which columns it reads, and its text below or above the join
     words        every word of an expression accounted for
     vocabulary   the functions and words an expression may and may not use
+    items        the SELECT list, stars written out
+    grouping     GROUP BY, HAVING and DISTINCT
     conjuncts    a condition split at its ANDs and an equality at its sign
     equalities   join keys out of equalities
+    shape        the tree of joins that a user asks for
     binder       all of it put together
 
 Nothing here knows types: Spark checks those when it analyses the texts that the binder produces.

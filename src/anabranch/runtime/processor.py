@@ -110,7 +110,7 @@ class ProcessorPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepTask:
-    """What one step asks of one processor; `late` is per input, `purge` per part.
+    """What one step asks of one processor; `late` is per source, `purge` per part.
 
     `manifest` is JSON, to travel lightly.
     """
