@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from anabranch.plan.explain import explain_join
-from anabranch.plan.logical import ContinuousQuery, JoinInput, JoinOperator, Output, StreamSchema
+from xml.etree import ElementTree
+
+from anabranch.plan.explain import Measured, explain
+from anabranch.plan.logical import ContinuousQuery, JoinInput, JoinOperator, Output, Source, StreamSchema
+from anabranch.plan.svg import as_svg
 
 SECOND = 1_000_000
 STREAMS = {
@@ -12,7 +15,7 @@ STREAMS = {
 }
 
 
-def explain(window: int | None, residual: str | None) -> list[str]:
+def lines(window: int | None, residual: str | None) -> list[str]:
     query = ContinuousQuery(
         "...",
         (
@@ -23,11 +26,11 @@ def explain(window: int | None, residual: str | None) -> list[str]:
         (JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), (residual,) if residual else (), (("a", "v"), ("B", "v"))),),
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
     )
-    return explain_join(query, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3).splitlines()
+    return str(explain(query, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3)).splitlines()
 
 
 def test_it_names_key_groups_processors_windows_and_predicates() -> None:
-    project, filtered, join, first, second, exchange = explain(10 * SECOND, "`a.v` < `B.v`")
+    project, filtered, join, first, second, exchange = lines(10 * SECOND, "`a.v` < `B.v`")
     assert project == "Project [v, w]"
     assert "`a.v` < `B.v`" in filtered
     assert "BinaryJoin on a.`k`=B.`k` (bigint), round 1" in join
@@ -37,7 +40,7 @@ def test_it_names_key_groups_processors_windows_and_predicates() -> None:
 
 
 def test_without_a_residual_there_is_no_filter() -> None:
-    assert not any("Filter" in line for line in explain(None, None))
+    assert not any("Filter" in line for line in lines(None, None))
 
 
 def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() -> None:
@@ -48,9 +51,9 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
     )
     classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
     query = ContinuousQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
-    drawn = explain_join(query, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
+    picture = explain(query, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
     stream = "[unbounded], keeps [v], never purged"
-    assert drawn.splitlines() == [
+    assert str(picture).splitlines() == [
         "Project [v]",
         "+- BinaryJoin on `b.v`=c.`v` (string), round 2",
         "   +- Filter [`a.v` < `b.v`]",
@@ -60,3 +63,30 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
         f"   +- Stream B AS c, {stream}",
         "64 partition groups on 3 processor(s), exchanged by key hash in 2 rounds",
     ]
+
+
+def test_what_was_measured_stands_at_each_operator_and_in_the_picture() -> None:
+    inputs = tuple(JoinInput(name, "B", None, ("`k`",), (), ("v",), (Source("B"),)) for name in "abc")
+    operators = (
+        JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), ("`a.v` < `b.v`",), (("a", "v"), ("b", "v"))),
+        JoinOperator((3, 2), (1,), (("`b.v`",), ("`v`",)), (), (("a", "v"),)),
+    )
+    classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
+    query = ContinuousQuery("...", inputs, classes, operators, (Output("<v>", "`a.v`"),))
+    measured = Measured(2.0, (100, 200, 300), (600, 90), ((100, 1024), (200, 2048), (300, 4096), (600, 8192)))
+    picture = explain(
+        query, STREAMS, key_types=[["int"], ["int"]], rounds=[0, 1], groups=64, processors=3, measured=measured
+    )
+    text = str(picture)
+    assert "round 2; 90 rows out, 45/s, 0.1 per row in\n" in text
+    assert "round 1; 600 rows out, 300/s, 2 per row in, state 600 rows, 8.0 KiB\n" in text
+    assert "never purged; 300 rows in, 150/s, state 300 rows, 4.0 KiB\n" in text
+    drawn = ElementTree.fromstring(as_svg(picture))
+    boxes = [element for element in drawn.iter() if element.tag.endswith("rect")]
+    assert len(boxes) == 7
+    assert next(element.text for element in drawn.iter() if element.tag.endswith("text")) == "Project [<v>]"
+    places = [tuple(float(box.attrib[side]) for side in ("x", "y", "width", "height")) for box in boxes]
+    for n, (x, y, width, height) in enumerate(places):
+        assert 0 <= x <= float(drawn.attrib["width"]) - width
+        for a, b, w, h in places[n + 1 :]:
+            assert x + width <= a or a + w <= x or y + height <= b or b + h <= y

@@ -11,8 +11,9 @@ from pyspark.sql import types as T
 import anabranch
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
-from anabranch.plan.explain import explain_join
+from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.logical import ContinuousQuery, StreamSchema, joined_column
+from anabranch.plan.svg import as_svg
 from anabranch.runtime.analysis import check_answer, check_inputs, check_sources, unlogged
 from anabranch.runtime.compile import lay_out
 from anabranch.runtime.derive import with_derived
@@ -77,13 +78,21 @@ class Query:
     @property
     def plan(self) -> str:
         """What `explain` prints."""
-        return explain_join(
+        return str(self._picture())
+
+    def _repr_html_(self) -> str:
+        """The plan as a picture, in notebooks."""
+        return as_svg(self._picture())
+
+    def _picture(self, measured: Measured | None = None) -> Picture:
+        return explain(
             self._bound,
             self._streams,
             key_types=[[data_type.simpleString() for data_type in types] for types in self._layout.key_types],
             rounds=self._layout.rounds,
             groups=self._settings.groups,
             processors=self._settings.processors,
+            measured=measured,
         )
 
     def _analyse(self, layout: Layout) -> T.StructType:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.observe.events import Event, EventLog
+from anabranch.plan.svg import as_svg
 from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
@@ -129,11 +130,15 @@ class Run:
         return self._runner.failure or self._spark_query.exception()
 
     def explain(self) -> None:
-        """Print the plan and, once there is some, the state per processor."""
-        self._query.explain()
+        """Print the plan, with what was measured in this run so far, and the state per processor."""
+        print(self._query._picture(self._runner.measured()))
         if self._runner.results:
             for report in self._runner.results[-1].reports:
                 print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
+
+    def _repr_html_(self) -> str:
+        """The plan as a picture, with what was measured in this run so far, in notebooks."""
+        return as_svg(self._query._picture(self._runner.measured()))
 
     def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
         result = ours.get(progress["batchId"])

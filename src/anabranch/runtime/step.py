@@ -11,6 +11,7 @@ has a complete report: those that have none are run once more.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from anabranch.kernel.delta import INPUT
 from anabranch.kernel.operator import Settled
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
+from anabranch.plan.explain import Measured
 from anabranch.plan.logical import ContinuousQuery, Output, all_of, quote
 from anabranch.plan.watermark import Thresholds, thresholds
 from anabranch.runtime.carried import restore
@@ -119,6 +121,9 @@ class StepRunner:
         self._retained: dict[int, list[Manifest]] = {}
         self._placement = even_placement(settings.groups, settings.processors)
         self._route = processor_of(self._placement)
+        self._seconds = 0.0
+        self._received = [0] * self._sources
+        self._produced = [0] * layout.processor.operators
         self._limits = Thresholds((), ())
         self._settled = Settled()
         if self._last is not None:
@@ -133,6 +138,14 @@ class StepRunner:
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
                 raise
+
+    def measured(self) -> Measured | None:
+        """What this run has done so far, operator by operator; None before its first step."""
+        if not self.results:
+            return None
+        spines = zip(*(manifest.spines for manifest in self._manifests), strict=True)
+        state = tuple((sum(s.rows for s in part), sum(s.bytes for s in part)) for part in spines)
+        return Measured(self._seconds, tuple(self._received), tuple(self._produced), state)
 
     @property
     def answers_at_the_end(self) -> bool:
@@ -211,6 +224,7 @@ class StepRunner:
     def _advance(self, packed: DataFrame, batch_id: int, *, ending: bool) -> None:
         """One step, with a batch of Spark's or at the end of the input."""
         number = self._last.number + 1 if self._last else 1
+        started = time.perf_counter()
         self._settle(ending)
         directory = self._checkpoint.prepare_step(number)
         kind = "end" if ending else "step"
@@ -221,6 +235,7 @@ class StepRunner:
         if missing:
             raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
         self._commit(number, batch_id, found, directory, ending)
+        self._seconds += time.perf_counter() - started
 
     def _sink_id(self, batch_id: int, ending: bool) -> int:
         """Under which id the sink gets a batch: Spark's, unless the input was taken for ended before."""
@@ -333,6 +348,9 @@ class StepRunner:
         failpoint(f"{kind}.after_commit")
         self._last = step
         self._manifests = [manifest for _, manifest in combined]
+        for report in reports:
+            self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
+            self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
         self._remember(number)
         self._warn_over_memory(reports)
         told = AT_THE_END if ending else batch_id
