@@ -27,8 +27,8 @@ setup: java venv ## create .venv with the locked versions; find, or as root on D
 demo: setup ## a three-way stream join on an embedded Spark, watched live and checked against DuckDB
 	@$(with_java) $(BIN)/anabranch demo $(ARGS)
 
-test: setup ## run the tests
-	@$(with_java) $(BIN)/pytest -q $(ARGS)
+test: setup ## run the tests, in two processes with a Spark each
+	@$(with_java) $(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
 
 bench: setup ## measure throughput next to Spark's own stream-stream joins
 	@$(with_java) $(BIN)/anabranch bench throughput $(ARGS)

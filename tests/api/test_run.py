@@ -82,8 +82,8 @@ def engine_text(run) -> str:
 
 
 def test_sql_functions_of_the_user_may_be_part_of_keys_conditions_and_answers(pair: Pair, tmp_path: Path) -> None:
-    pair.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION half(n BIGINT) RETURNS BIGINT RETURN n DIV 2")
-    text = "SELECT half(2 * A.k) AS k, A.v, B.v AS w FROM A, B WHERE half(2 * A.k) = B.k AND half(B.k) < 9"
+    pair.spark.sql("CREATE OR REPLACE TEMPORARY FUNCTION halved(n BIGINT) RETURNS BIGINT RETURN n DIV 2")
+    text = "SELECT halved(2 * A.k) AS k, A.v, B.v AS w FROM A, B WHERE halved(2 * A.k) = B.k AND halved(B.k) < 9"
     run_to_end(pair.engine().sql(text), tmp_path / "out")
     assert_same_rows(written(tmp_path / "out"), pair.expected())
 
