@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.api.query import Query
 from anabranch.errors import ConfigError, QueryError, did_you_mean
+from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.observe.numbers import parse_bytes
-from anabranch.plan.logical import RESERVED, StreamSchema
+from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.runtime.step import StepSettings
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
@@ -99,6 +102,55 @@ class Engine:
             raise ConfigError(f"the lateness of stream {name!r}: {error}") from None
         self._frames[name] = stream
         self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
+
+    def operator(
+        self,
+        name: str,
+        operator: StatefulOperator,
+        *,
+        over: str,
+        key: str | Sequence[str],
+        columns: Sequence[str],
+        gives: str,
+        retention: str | timedelta | None = None,
+    ) -> None:
+        """Make a stateful operator of your own known: what it gives is a stream that queries can select from.
+
+        docs/operators.md shows one from beginning to end.
+
+        Args:
+            name: how queries refer to what it gives.
+            operator: how it computes that (`anabranch.kernel.operator`). It is copied to the processors, so its class
+                has to be importable there; its `repr` says whether a checkpoint belongs to it.
+            over: the registered stream that it is applied to.
+            key: an expression over that stream, or several: rows with equal keys are on one processor.
+            columns: the stream's columns that it sees, as `col.NAME`; the key's are `key.0`, ...
+            gives: the columns of what it gives, as Spark writes schemas: "user STRING, clicks BIGINT".
+            retention: how much event time a row is kept beyond what is settled; without it, for ever.
+        """
+        if not isinstance(name, str) or not name or name.lower() in (known.lower() for known in self._streams):
+            raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
+        stream = self._streams.get(over)
+        if stream is None or stream.applying is not None:
+            known = [known for known, schema in self._streams.items() if schema.applying is None]
+            raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, known)}")
+        for column in columns:
+            if column not in stream.columns:
+                hint = did_you_mean(column, stream.columns)
+                raise ConfigError(f"operator {name!r}: stream {over!r} has no column {column!r}; {hint}")
+        missing = [part for part in ("process", "keep", "waits") if not hasattr(operator, part)]
+        if missing:
+            raise ConfigError(
+                f"operator {name!r}: {type(operator).__name__} has no {missing[0]}; see docs/operators.md"
+            )
+        keys = (key,) if isinstance(key, str) else tuple(key)
+        try:
+            made = self.spark.createDataFrame([], gives).schema.names
+            kept = None if retention is None else parse_duration(retention)
+        except (PySparkException, QueryError) as error:
+            raise ConfigError(f"operator {name!r}: {error}") from None
+        applied = Applied(name, operator, tuple(columns), gives)
+        self._streams[name] = StreamSchema(name, tuple(made), applying=Applying(over, keys, kept, applied))
 
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """A continuous query in CQL; refused at once if it cannot be run as it is.

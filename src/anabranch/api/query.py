@@ -12,7 +12,7 @@ import anabranch
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.explain import Measured, Picture, explain
-from anabranch.plan.logical import ContinuousQuery, StreamSchema, joined_column
+from anabranch.plan.logical import Applied, ContinuousQuery, StreamSchema, joined_column
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.analysis import check_answer, check_inputs, check_sources, unlogged
 from anabranch.runtime.compile import lay_out
@@ -159,6 +159,7 @@ class Query:
         if grouping is None:
             return None
         return {
+            "operator": None if grouping.applied is None else _describe_operator(grouping.applied),
             "by": list(grouping.keys),
             "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
             "argument types": [data_type.simpleString() for data_type in self._layout.argument_types],
@@ -167,3 +168,12 @@ class Query:
             "distinct": grouping.distinct,
             "emit": "batch" if grouping.once else "tuple",
         }
+
+
+def _describe_operator(applied: Applied) -> Json:
+    """What makes an operator another one, as far as that can be told: its class and what it was made with."""
+    return {
+        "is": repr(applied.operator),
+        "keeps": list(applied.columns),
+        "gives": applied.gives,
+    }

@@ -24,11 +24,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anabranch.kernel.aggregate import AGGREGATES
+from anabranch.kernel.lookup import first_at, gather, hashes_between, ranges_of
 from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED
 from anabranch.kernel.operator import Settled
-from anabranch.kernel.probe import Ranges, bisect_ranges, narrow, probe, ranges_to_rows
+from anabranch.kernel.probe import Ranges, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
-from anabranch.state.hash_index import HashIndex
 from anabranch.state.run import HASH, TS, Segment
 
 # The state column with the time up to which a joined row is in its window.
@@ -77,21 +77,19 @@ class WindowAggregate:
         if settled.until is None or settled.until <= since:
             return
         until = min(settled.until, UNBOUNDED)
-        asked = [_settled_hashes(segment, since, until) for segment in segments if _overlaps(segment, since, until)]
-        if not any(map(len, asked)):
+        wanted = hashes_between(segments, since, until)
+        if len(wanted) == 0:
             return
-        wanted = np.unique(np.concatenate(asked))
-        index = HashIndex.of(wanted)
-        all_rows = [_before(segment, probe(index, segment), until) for segment in segments]
+        all_rows = ranges_of(segments, wanted, until)
         found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
         weights = np.zeros(len(wanted), dtype=np.int64)
         for ranges in found:
             np.add.at(weights, ranges.owner, ranges.lengths)
         for first, last in _blocks(weights, self.gather_rows):
-            rows = self._in_order(_gather(segments, found, first, last))
+            rows = self._in_order(gather(segments, _between(found, first, last)))
             if self.rows is not None and rows.collision:
                 # Keys that share a hash may have pushed each other out of the last so many rows.
-                rows = self._in_order(_gather(segments, all_rows, first, last))
+                rows = self._in_order(gather(segments, _between(all_rows, first, last)))
             yield from self._answers(rows, since)
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
@@ -100,11 +98,11 @@ class WindowAggregate:
             return rows
         ends = np.flatnonzero(np.diff(rows.hashes, append=rows.hashes[-1:] + np.uint64(1)) != 0) + 1
         hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
-        known = _first_at(rows.ts, hashes, np.full(len(ends), settled.until))
+        known = first_at(rows.ts, hashes, np.full(len(ends), settled.until))
         first = np.maximum(known - self.rows, hashes.start)
         # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay. So do all
         # of a hash that different keys share.
-        first = _first_at(rows.ts, hashes, rows.ts[np.minimum(first, ends - 1)])
+        first = first_at(rows.ts, hashes, rows.ts[np.minimum(first, ends - 1)])
         shared = hashes.owner[np.searchsorted(ends, _collisions(rows.rows, self.keys), side="right")]
         first[shared] = hashes.start[shared]
         if (first == hashes.start).all():
@@ -117,11 +115,11 @@ class WindowAggregate:
         assert ts is not None, "what is grouped in a window has a time"
         if self.rows is None:
             low = max(since - min(self.width or 0, 2 * MAX_TIME), -UNBOUNDED)
-            start = _first_at(ts, ranges, np.full(len(ranges.owner), low))
+            start = first_at(ts, ranges, np.full(len(ranges.owner), low))
         else:
             # As many as a window has, and all that have the time of the first of these.
-            start = np.maximum(_first_at(ts, ranges, np.full(len(ranges.owner), since)) - self.rows + 1, ranges.start)
-            start = _first_at(ts, ranges, ts[np.minimum(start, ranges.stop - 1)])
+            start = np.maximum(first_at(ts, ranges, np.full(len(ranges.owner), since)) - self.rows + 1, ranges.start)
+            start = first_at(ts, ranges, ts[np.minimum(start, ranges.stop - 1)])
         return Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
 
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
@@ -201,23 +199,6 @@ class _Sorted:
     collision: bool
 
 
-def _settled_hashes(segment: Segment, since: int, until: int) -> NDArray[np.uint64]:
-    assert segment.ts is not None, "what is grouped in a window has a time"
-    return segment.hashes[(segment.ts >= since) & (segment.ts < until)]
-
-
-def _before(segment: Segment, ranges: Ranges, until: int) -> Ranges:
-    """The rows that are settled."""
-    assert segment.ts is not None, "what is grouped in a window has a time"
-    stop = _first_at(segment.ts, ranges, np.full(len(ranges.owner), until))
-    return Ranges(ranges.owner, ranges.start, stop).where(ranges.start < stop)
-
-
-def _first_at(ts: NDArray[np.int64], ranges: Ranges, time: NDArray[np.int64]) -> Indices:
-    """Per range, the first row that is not older than a time."""
-    return bisect_ranges(ts, ranges.start, ranges.stop, time, after_equal=False)
-
-
 def _blocks(weights: Indices, most: int) -> Iterator[tuple[int, int]]:
     """Ranges of hashes that have about so many rows together."""
     ends = np.cumsum(weights)
@@ -229,18 +210,9 @@ def _blocks(weights: Indices, most: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _gather(segments: Sequence[Segment], found: Sequence[Ranges], first: int, last: int) -> pa.RecordBatch:
-    parts = []
-    for segment, ranges in zip(segments, found, strict=True):
-        chosen = ranges.where((ranges.owner >= first) & (ranges.owner < last))
-        if len(chosen.owner):
-            parts.append(segment.rows.take(pa.array(ranges_to_rows(chosen.start, chosen.lengths))))
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
-
-
-def _overlaps(segment: Segment, since: int, until: int) -> bool:
-    """Whether there may be rows of these times; a mapped run knows the range of its times."""
-    return segment.span is None or (segment.span[0] < until and segment.span[1] >= since)
+def _between(found: Sequence[Ranges], first: int, last: int) -> list[Ranges]:
+    """The ranges of a block of hashes."""
+    return [ranges.where((ranges.owner >= first) & (ranges.owner < last)) for ranges in found]
 
 
 def _collisions(rows: pa.RecordBatch, keys: Sequence[str]) -> Indices:

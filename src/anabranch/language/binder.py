@@ -28,11 +28,20 @@ from anabranch.language.grouping import (
     range_of,
 )
 from anabranch.language.items import Item, read_items
-from anabranch.language.scope import ColumnRef, Scope, open_scope
+from anabranch.language.scope import ColumnRef, Scope, match, open_scope
 from anabranch.language.shape import AUTO, read_shape
 from anabranch.language.source import Source as Text
 from anabranch.plan.arrangement import UnconnectedError
-from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Output, Source, StreamSchema
+from anabranch.plan.logical import (
+    Applying,
+    ContinuousQuery,
+    Grouping,
+    JoinInput,
+    JoinOperator,
+    Output,
+    Source,
+    StreamSchema,
+)
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]
@@ -52,6 +61,9 @@ def parse_query(
     source, tree = read(text)
     statement = take_apart(source, tree)
     grouped = is_grouped(statement)
+    applying = _applying(source, statement, streams)
+    if applying is not None:
+        return _over_an_operator(text, source, statement, streams, applying)
     derived = derive(source, statement, streams)
     statement, sources = derived.statement, derived.sources
     scope = open_scope(source, statement.items, derived.streams, single=grouped)
@@ -104,6 +116,35 @@ def parse_query(
         grouping=grouping,
         derived=derived.made,
     )
+
+
+def _applying(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Applying | None:
+    """What the stream in FROM is made of, if an operator gives it. For now it can only be there alone."""
+    named = [(item, match(item.stream, streams)) for item in statement.items if not item.branches]
+    found = [(item, streams[name].applying) for item, name in named if name is not None and streams[name].applying]
+    if not found:
+        return None
+    item, applying = found[0]
+    if len(statement.items) > 1 or is_grouped(statement):
+        raise source.unsupported("what an operator gives in a join or a grouping", item.span, yet=True)
+    if item.window is not None:
+        hint = "how long it keeps rows is said where it is registered"
+        raise source.unsupported("a window on what an operator gives", item.window_span or item.span, hint)
+    return applying
+
+
+def _over_an_operator(
+    text: str, source: Text, statement: Statement, streams: Mapping[str, StreamSchema], applying: Applying
+) -> ContinuousQuery:
+    """Selection and projection of what an operator gives."""
+    scope = open_scope(source, statement.items, streams, single=True)
+    outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
+    parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
+    conditions = _distinct([part.below for part in parts])
+    grouping = Grouping(applying.key, (), conditions, applied=applying.applied)
+    over = applying.over
+    entry = JoinInput(over, over, applying.retention, applying.key, (), (), (Source(over),))
+    return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 
 def _fed(inputs: Sequence[JoinInput], sources: Mapping[str, tuple[Source, ...]]) -> tuple[JoinInput, ...]:

@@ -180,6 +180,8 @@ def _explain_operator(query: ContinuousQuery, operator: JoinOperator, key_types:
 
 def _explain_grouping(grouping: Grouping, key_types: Sequence[str]) -> tuple[str, ...]:
     keys = ", ".join(f"{key} ({data_type})" for key, data_type in zip(grouping.keys, key_types, strict=True))
+    if grouping.applied is not None:
+        return (f"Operator {grouping.applied.name} by {keys}", f"keeps [{', '.join(grouping.applied.columns)}]")
     if grouping.distinct:
         return (f"Distinct [{keys}]",)
     calls = ", ".join(f"{call.function.upper()}({call.argument or '*'})" for call in grouping.calls)

@@ -25,13 +25,37 @@ DERIVED_TIME = ":time"
 
 
 @dataclass(frozen=True, slots=True)
+class Applied:
+    """An operator of somebody else's: it keeps `columns` of the rows of a stream, and `gives` rows of its own (DDL)."""
+
+    name: str
+    operator: object
+    columns: tuple[str, ...]
+    gives: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applying:
+    """What a stream is made of that an operator gives: the stream it is `over`, partitioned by `key`.
+
+    Rows are kept for `retention` of event time; None is for ever.
+    """
+
+    over: str
+    key: tuple[str, ...]
+    retention: int | None
+    applied: Applied
+
+
+@dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """What the binder has to know of a registered stream."""
+    """What the binder has to know of a registered stream, or of one that an operator gives."""
 
     name: str
     columns: tuple[str, ...]
     time: str | None = None
     lateness: int | None = None
+    applying: Applying | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +139,7 @@ class Grouping:
 
     Expressions are over a stream's columns if there is one input, else over joined ones. A window is that of the
     inputs, or the last `rows` tuples of a group. A group is answered at every tuple, or `once` in a batch. An answer
-    has to meet all `conditions` (HAVING).
+    has to meet all `conditions` (HAVING). What is `applied` to groups instead of aggregates is an operator.
     """
 
     keys: tuple[str, ...]
@@ -124,6 +148,7 @@ class Grouping:
     rows: int | None = None
     distinct: bool = False
     once: bool = False
+    applied: Applied | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,8 +49,11 @@ class InputTime:
 
 def input_times(query: ContinuousQuery, streams: Mapping[str, StreamSchema]) -> tuple[InputTime, ...]:
     """The times of a query's inputs."""
-    grouped = query.grouping is not None
-    return tuple(InputTime(entry.window, streams[entry.stream].lateness, grouped) for entry in query.inputs)
+    grouping = query.grouping
+    lateness = [streams[entry.stream].lateness for entry in query.inputs]
+    # An operator may do without knowing what is complete; aggregates may not.
+    grouped = grouping is not None and (grouping.applied is None or None not in lateness)
+    return tuple(InputTime(entry.window, late, grouped) for entry, late in zip(query.inputs, lateness, strict=True))
 
 
 def can_expire(inputs: Sequence[InputTime], i: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -26,7 +27,7 @@ from anabranch.plan.watermark import InputTime, PortTime, SourceTime, input_time
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
 from anabranch.runtime.derive import derived_schema, source_frame
-from anabranch.runtime.grouped import argument_column, group_types
+from anabranch.runtime.grouped import group_types
 from anabranch.runtime.keys import canonical, key_class_types, must_verify
 from anabranch.runtime.layout import Carried, Exchange, InputLayout, Layout, PartLayout, Slot
 from anabranch.runtime.notes import NOTE
@@ -160,7 +161,10 @@ class _Maker:
             check_carried(joined_column(entry.alias, column), data_type)
             wanted.append((f"col.{column}", to_carried(quote(column), data_type), carried_type(data_type)))
         if grouped:
-            wanted += [(argument_column(n), text, data_type) for n, (text, data_type) in enumerate(self._arguments)]
+            wanted += [
+                (name, text, data_type)
+                for name, (text, data_type) in zip(self._argument_names, self._arguments, strict=True)
+            ]
         placed = _place(slots, [data_type for _, _, data_type in wanted])
         made = InputLayout(
             number,
@@ -222,17 +226,19 @@ class _Maker:
             keep=(*((HASH,) if goes is Goes.HERE else ()), *((TS,) if goes is not Goes.SINK and self._timed else ())),
         )
 
-    def _aggregate(self, results: tuple[tuple[str, int], ...]) -> WindowAggregate:
+    def _aggregate(self, results: tuple[tuple[str, int], ...]) -> StatefulOperator:
         group, grouping = self._group, self._query.grouping
         assert group is not None, "only a query that groups has an aggregate"
         assert grouping is not None, "only a query that groups has an aggregate"
+        if grouping.applied is not None:
+            return cast(StatefulOperator, grouping.applied.operator)
         return WindowAggregate(
             keys=tuple(f"key.{n}" for n in range(len(group.keys))),
             calls=group.calls,
             results=results,
             width=port_window(self._times, PortTime(self._query.inputs_of(self._query.root), ())),
             rows=grouping.rows,
-            ties=tuple(argument_column(n) for n in range(len(group.arguments))),
+            ties=group.names,
             distinct=grouping.distinct,
             last_only=grouping.once,
         )
@@ -296,6 +302,10 @@ class _Maker:
         return self._group is not None and part == self._query.root
 
     @property
+    def _argument_names(self) -> tuple[str, ...]:
+        return () if self._group is None else self._group.names
+
+    @property
     def _arguments(self) -> tuple[tuple[str, T.DataType], ...]:
         return () if self._group is None else self._group.arguments
 
@@ -314,7 +324,7 @@ class _Maker:
         if self._is_grouped(part.part):
             assert self._group is not None
             names = [f"key.{n}" for n in range(len(self._group.keys))]
-            names += [argument_column(n) for n in range(len(self._arguments))]
+            names += self._argument_names
             return Projection(tuple(zip([*names, EXPIRY], slots, strict=True)))
         times = {time_name(i) for i in self._timed_inputs(part.part)}
         keys = [(f"key.{n}", slot) for n, slot in enumerate(slots)]
@@ -331,7 +341,7 @@ class _Maker:
         else:
             fields = [T.StructField(joined_column(*c), self._type_of(*c)) for c in query.operators[-1].columns]
         numbers = {quote(field.name): n for n, field in enumerate(fields)}
-        changed = is_changed(T.StructType(fields))
+        changed = is_changed(T.StructType(fields)) or (self._group is not None and self._group.gives is not None)
         if query.residual is not None or changed or any(output.expression not in numbers for output in query.outputs):
             return self._last([(field.name, n) for n, field in enumerate(fields)]), fields, query.outputs
         final = [(output.name, numbers[output.expression]) for output in query.outputs]

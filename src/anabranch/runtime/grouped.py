@@ -9,7 +9,8 @@ from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.window_aggregate import Call
-from anabranch.plan.logical import Grouping, aggregate_column, group_column
+from anabranch.plan.logical import Applied, Grouping, aggregate_column, group_column, quote
+from anabranch.runtime.carried import check_carried, is_changed
 from anabranch.runtime.keys import is_hashable
 
 _NUMERIC = ("sum", "avg", "stddev")
@@ -26,16 +27,21 @@ _ORDERED = (
 
 @dataclass(frozen=True, slots=True)
 class GroupTypes:
-    """Keys by type; arguments by expression and type, without repetitions; calls over these; and their types."""
+    """Keys by type; arguments by expression and type, without repetitions, and their `names` in the state; calls over
+    these, and their types; or what an operator `gives`."""
 
     keys: tuple[T.DataType, ...]
     arguments: tuple[tuple[str, T.DataType], ...]
-    calls: tuple[Call, ...]
-    aggregates: tuple[T.DataType, ...]
+    names: tuple[str, ...]
+    calls: tuple[Call, ...] = ()
+    aggregates: tuple[T.DataType, ...] = ()
+    gives: T.StructType | None = None
 
     @property
     def results(self) -> list[T.StructField]:
-        """Keys and aggregates under their names above the grouping."""
+        """Keys and aggregates under their names above the grouping, or what an operator gives."""
+        if self.gives is not None:
+            return list(self.gives)
         keys = [T.StructField(group_column(n), t) for n, t in enumerate(self.keys)]
         return keys + [T.StructField(aggregate_column(n), t) for n, t in enumerate(self.aggregates)]
 
@@ -52,6 +58,8 @@ def group_types(rows: DataFrame, grouping: Grouping) -> GroupTypes:
         if not is_hashable(data_type):
             what = "DISTINCT of" if grouping.distinct else "GROUP BY"
             raise UnsupportedError(f"{what} {key}, which is {data_type.simpleString()}, is not supported")
+    if grouping.applied is not None:
+        return _applied_types(rows, keys, grouping.applied)
     arguments: dict[str, T.DataType] = {}
     calls: list[Call] = []
     aggregates: list[T.DataType] = []
@@ -68,7 +76,20 @@ def group_types(rows: DataFrame, grouping: Grouping) -> GroupTypes:
         arguments[text] = T.BooleanType() if counted else data_type
         calls.append(Call(call.function, argument_column(list(arguments).index(text))))
         aggregates.append(_result_type(call.function, data_type))
-    return GroupTypes(keys, tuple(arguments.items()), tuple(calls), tuple(aggregates))
+    names = tuple(argument_column(n) for n in range(len(arguments)))
+    return GroupTypes(keys, tuple(arguments.items()), names, tuple(calls), tuple(aggregates))
+
+
+def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: Applied) -> GroupTypes:
+    columns = tuple((quote(column), rows.schema[column].dataType) for column in applied.columns)
+    for column, data_type in columns:
+        check_carried(column, data_type)
+        if is_changed(data_type):
+            told = f"{column} is {data_type.simpleString()}, which has no Arrow form of its own"
+            raise UnsupportedError(f"the operator {applied.name}: {told}; CAST it in the stream's DataFrame")
+    names = tuple(f"col.{column}" for column in applied.columns)
+    gives = rows.sparkSession.createDataFrame([], applied.gives).schema
+    return GroupTypes(keys, columns, names, gives=gives)
 
 
 def _type_of(rows: DataFrame, text: str) -> T.DataType:
