@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.delta import keep_after, sort_rows
-from anabranch.kernel.operator import Settled
-from anabranch.kernel.window_aggregate import EXPIRY, Call, WindowAggregate, _ranks
+from anabranch.kernel.operator import EXPIRY, Settled
+from anabranch.kernel.window_aggregate import Call, WindowAggregate, _ranks
 from anabranch.plan.watermark import InputTime, PortTime, thresholds
 from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.spine import merge_segments

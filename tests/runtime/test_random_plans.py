@@ -173,6 +173,8 @@ def draw_grouped(seed: int) -> Plan:
     windows = tuple(rng.choice([0, 5, 15, 40]) for _ in names)
     windows = tuple(w if n == 0 or rng.random() < 0.8 else None for n, w in enumerate(windows))
     keys = tuple(rng.sample([f"{rng.choice(names)}.{column}" for column in "kjs"], rng.choice([1, 1, 2])))
+    if plan.equalities and rng.random() < 0.4:
+        keys = (rng.choice(rng.choice(plan.equalities)),)  # perhaps what they are joined on, too
     grouping = Grouping(keys, f"{rng.choice(names)}.v", distinct=rng.random() < 0.3)
     if len(names) == 1 and rng.random() < 0.5:
         windows, grouping = (None,), replace(grouping, rows=rng.choice([1, 2, 5]), distinct=False)

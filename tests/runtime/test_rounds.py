@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from anabranch.errors import BadRowError, ResumeMismatchError
+from tests.oracle.referee import assert_same_rows, query
 from tests.oracle.steps import Kind, Steps
 from tests.runtime.test_keys import SAME_TYPE
 from tests.runtime.test_types import CARRIED, NUMBERS, PAYLOAD
@@ -86,6 +87,40 @@ def test_a_condition_that_fails_between_rounds_is_named_with_the_row(spark: Spar
     assert isinstance(told, BadRowError)
     assert "the condition 1 / (`L.i` - `M.i`) < 5 fails on a joined row: [DIVIDE_BY_ZERO]" in str(told)
     assert re.search(r"The row is L.k=(\d), L.i=\1, M.i=\1\.", str(told))
+
+
+def test_a_grouping_by_the_key_of_the_join_needs_no_round_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
+    kinds = {name: Kind(NUMBERS, "i", 0) for name in "LMR"}
+    windows = "FROM L [RANGE 2 MILLISECONDS], M [RANGE 1 MILLISECOND], R WHERE L.k = M.k"
+    for number, (condition, by, rounds) in enumerate(
+        [
+            ("AND M.k = R.k", "M.k", 1),
+            ("AND M.k = R.k", "M.k + 0", 2),
+            ("AND M.k = R.k AND L.i <> R.i + 9", "M.k", 2),
+            ("AND M.i = R.i", "R.i", 2),
+            ("AND M.i = R.i", "L.k", 3),
+        ]
+    ):
+        text = f"SELECT {by} AS g, count(*) AS n, sum(L.i) AS t, count(R.i) AS r {windows} {condition} GROUP BY {by}"
+        rows = pa.table({"k": [1, 1, 1, 2], "i": [1, 2, 3, 3]}, schema=NUMBERS)
+        with Steps(spark, tmp_path / str(number), text, kinds) as steps:
+            assert f"exchanged by key hash in {rounds} round" in steps.query.plan
+            steps.feed({"L": rows, "M": rows.slice(0, 2)})
+            steps.feed({"M": rows.slice(2), "R": rows})
+            steps.end()
+            found = steps.answer
+        newest = "greatest(L.i, M.i, R.i)"
+        joined = f"{condition} AND L.i >= {newest} - 2 AND M.i >= {newest} - 1"
+        text = f"""
+            WITH j AS (
+                SELECT {by} AS g, L.i AS l, R.i AS r, {newest} AS t, least(L.i + 2, M.i + 1) AS e,
+                       row_number() OVER () AS n
+                FROM x L, x M, x R WHERE L.k = M.k {joined}
+            )
+            SELECT a.g, count(*), sum(b.l), count(b.r) FROM j a JOIN j b ON a.g = b.g AND b.t <= a.t AND a.t <= b.e
+            GROUP BY a.n, a.g
+        """
+        assert_same_rows(found, query(text, {"x": rows}))
 
 
 def test_another_shape_is_another_state_and_refused_on_resume(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,6 +22,9 @@ import pyarrow as pa
 
 from anabranch.state.run import Segment
 
+# The state column with the time up to which a joined row is in its window, where rows are grouped.
+EXPIRY = "expiry"
+
 
 @dataclass(frozen=True, slots=True)
 class Settled:

@@ -26,13 +26,10 @@ from numpy.typing import NDArray
 from anabranch.kernel.aggregate import AGGREGATES
 from anabranch.kernel.lookup import first_at, gather, hashes_between, ranges_of
 from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED
-from anabranch.kernel.operator import Settled
+from anabranch.kernel.operator import EXPIRY, Settled
 from anabranch.kernel.probe import Ranges, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
 from anabranch.state.run import HASH, TS, Segment
-
-# The state column with the time up to which a joined row is in its window.
-EXPIRY = "expiry"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.kernel.multiway import JoinShape, Matches, join_deltas
-from anabranch.kernel.operator import Settled
+from anabranch.kernel.operator import EXPIRY, Settled
 from anabranch.state.run import TS, Segment
 
 
@@ -28,12 +28,14 @@ class WindowJoin:
     """A join of its ports on their hash.
 
     Of results that go on to another operator, `times` are the columns with the times of the rows they are made of; None
-    where the query has no time at all, or the results are the answer.
+    where the query has no time at all, or the results are the answer. Results that are grouped here have, instead of
+    these columns, the time at which they expire: the smallest ts + w of `windows`, pairs of such a column and a window.
     """
 
     shape: JoinShape
     results: tuple[ResultColumn, ...]
     times: tuple[str, ...] | None = None
+    windows: tuple[tuple[str, int], ...] = ()
 
     @property
     def waits(self) -> bool:
@@ -61,4 +63,8 @@ class WindowJoin:
             no_time = np.zeros(len(matches), dtype=np.int64)  # as for a stream that has none
             times = [arrays[name].to_numpy() for name in self.times]
             arrays[TS] = pa.array(reduce(np.maximum, times) if times else no_time)
+            if self.windows:
+                ends = [arrays[name].to_numpy() + window for name, window in self.windows]
+                arrays[EXPIRY] = pa.array(reduce(np.minimum, ends))
+                arrays = {name: array for name, array in arrays.items() if name not in self.times}
         return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

@@ -8,7 +8,7 @@ and, if it is joined, the time it expires at; the grouping is numbered after all
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -18,8 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.kernel.delta import INPUT, Projection
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape
-from anabranch.kernel.operator import StatefulOperator
-from anabranch.kernel.window_aggregate import EXPIRY, WindowAggregate
+from anabranch.kernel.operator import EXPIRY, StatefulOperator
+from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import Edge, Rounds, compile_rounds
@@ -72,9 +72,12 @@ class _Maker:
         types = key_class_types(spark, query, frames)
         self._key_types = [tuple(types[n] for n in operator.classes) for operator in query.operators]
         self._times = input_times(query, streams)
-        self._rounds = _rounds(query)
+        self._in_place = self._is_grouped_in_place()
+        self._rounds = _rounds(query, self._in_place)
         self._above = {part: n for n, operator in enumerate(query.operators) for part in operator.parts}
-        self._group = None if query.grouping is None else group_types(self._grouped_rows(spark), query.grouping)
+        self._group = None
+        if query.grouping is not None:
+            self._group = group_types(self._grouped_rows(spark), query.grouping, in_place=self._in_place)
         if self._group is not None:
             self._above[query.root] = len(query.operators)
             self._key_types.append(self._group.keys)
@@ -196,6 +199,8 @@ class _Maker:
         shape, goes = self._shape(n), self._goes(n)
         if goes is Goes.SINK:
             return OperatorPlan(part, operator.parts, WindowJoin(shape, ()), goes)
+        if goes is Goes.HERE and self._is_grouped(part):
+            return OperatorPlan(part, operator.parts, self._grouped_join(n, shape), goes)
         names = {}
         if goes is Goes.EXCHANGE and exchange is not None:
             travelling = next(entry for entry in exchange.parts if entry.part == part)
@@ -214,6 +219,47 @@ class _Maker:
             results += [ResultColumn(name, 0, name) for name in shape.verify]
         join = WindowJoin(shape, tuple(results), timed if self._timed else None)
         return OperatorPlan(part, operator.parts, join, goes)
+
+    def _grouped_join(self, n: int, shape: JoinShape) -> WindowJoin:
+        """A join whose results are grouped where they are: what the grouping stores of them."""
+        assert self._query.grouping is not None, "results that stay go to the grouping"
+        columns = {quote(joined_column(*column)): column for column in self._query.operators[n].columns}
+        wanted = {f"key.{k}": text for k, text in enumerate(self._query.grouping.keys)}
+        wanted |= dict(zip(self._argument_names, (text for text, _ in self._arguments), strict=True))
+        results = [ResultColumn(name, *self._origin(n, columns[text])) for name, text in wanted.items()]
+        inputs = self._timed_inputs(self._leaves + n)
+        results += [ResultColumn(time_name(i), *self._time_origin(n, i)) for i in inputs]
+        results.append(ResultColumn(HASH, 0, HASH))
+        windows = [
+            (time_name(i), _kernel_window(self._query.inputs[i].window))
+            for i in inputs
+            if self._query.inputs[i].window is not None
+        ]
+        return WindowJoin(shape, tuple(results), tuple(time_name(i) for i in inputs), tuple(windows))
+
+    def _is_grouped_in_place(self) -> bool:
+        """Whether what is joined last is grouped by the very key it is joined on: it is where it is needed already.
+
+        Keys and arguments have to be plain columns, as no expression is computed there. Floating point keys are not,
+        since they are joined and grouped in a canonical form.
+        """
+        query, grouping = self._query, self._query.grouping
+        if grouping is None or not query.operators or query.operators[-1].conditions:
+            return False
+        root = query.operators[-1]
+        columns = {quote(joined_column(*column)): column for column in root.columns}
+        texts = [*grouping.keys, *(call.argument for call in grouping.calls if call.argument is not None)]
+        if any(text not in columns for text in texts):
+            return False
+        of_class = {joined: n for n in root.classes for joined in _plain_terms(query.classes[n])}
+        classes = [of_class.get(columns[key]) for key in grouping.keys]
+        types = [self._type_of(*columns[text]) for text in texts]
+        return (
+            sorted(n for n in classes if n is not None) == sorted(root.classes)
+            and len(classes) == len(root.classes)
+            and not any(isinstance(data_type, T.FractionalType) for data_type in types[: len(classes)])
+            and not any(is_changed(data_type) for data_type in types)
+        )
 
     def _shape(self, n: int) -> JoinShape:
         operator, goes = self._query.operators[n], self._goes(n)
@@ -403,7 +449,14 @@ def time_name(i: int) -> str:
     return f"ts:{i}"
 
 
-def _rounds(query: ContinuousQuery) -> Rounds:
+def _plain_terms(terms: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Alias and column of the terms of a class that are columns."""
+    for alias, text in terms:
+        if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1].replace("``", ""):
+            yield alias, text[1:-1].replace("``", "`")
+
+
+def _rounds(query: ContinuousQuery, grouped_in_place: bool) -> Rounds:
     """The rounds of a query whose operators are all spread over all processors alike.
 
     What is selected between two operators is a Spark expression, so there they need an exchange.
@@ -417,9 +470,9 @@ def _rounds(query: ContinuousQuery) -> Rounds:
     ]
     keys: list[object] = [operator.classes for operator in query.operators]
     if query.grouping is not None:
-        # Its keys and arguments are expressions, too.
-        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=True)] if keys else []
-        keys.append("grouping")
+        # Its keys and arguments are expressions, too, unless it is said that they are none.
+        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=not grouped_in_place)] if keys else []
+        keys.append(query.operators[-1].classes if grouped_in_place else "grouping")
     return compile_rounds(keys, edges)
 
 

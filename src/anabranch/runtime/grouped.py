@@ -51,8 +51,11 @@ def argument_column(n: int) -> str:
     return f"arg.{n}"
 
 
-def group_types(rows: DataFrame, grouping: Grouping) -> GroupTypes:
-    """Let Spark analyse the expressions of a grouping over the rows that it groups."""
+def group_types(rows: DataFrame, grouping: Grouping, *, in_place: bool = False) -> GroupTypes:
+    """Let Spark analyse the expressions of a grouping over the rows that it groups.
+
+    What is grouped `in_place`, where it is joined, is plain columns.
+    """
     keys = tuple(_type_of(rows, key) for key in grouping.keys)
     for key, data_type in zip(grouping.keys, keys, strict=True):
         if not is_hashable(data_type):
@@ -70,8 +73,8 @@ def group_types(rows: DataFrame, grouping: Grouping) -> GroupTypes:
             continue
         data_type = _type_of(rows, call.argument)
         _check_argument(call.function, call.argument, data_type)
-        counted = call.function == "count"
         # Only whether there is a value is counted, whatever it is.
+        counted = call.function == "count" and not in_place
         text = f"CASE WHEN ({call.argument}) IS NOT NULL THEN true END" if counted else call.argument
         arguments[text] = T.BooleanType() if counted else data_type
         calls.append(Call(call.function, argument_column(list(arguments).index(text))))
