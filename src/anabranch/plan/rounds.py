@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from anabranch.plan.logical import ContinuousQuery
+
 # The processor of each partition group.
 Placement = tuple[int, ...]
 
@@ -69,3 +71,23 @@ def compile_rounds(
         (local if together else crossing).append(edge)
         rounds[edge.upper] = max(rounds[edge.upper], rounds[edge.lower] + (not together))
     return Rounds(tuple(rounds), tuple(crossing), tuple(local))
+
+
+def rounds_of(query: ContinuousQuery, *, grouped_in_place: bool = False) -> Rounds:
+    """The rounds of a query whose operators are all spread over all processors alike.
+
+    What is selected between two operators is a Spark expression, so there they need an exchange.
+    """
+    leaves = len(query.inputs)
+    edges = [
+        Edge(part - leaves, n, port, crosses=bool(query.operators[part - leaves].conditions))
+        for n, operator in enumerate(query.operators)
+        for port, part in enumerate(operator.parts)
+        if part >= leaves
+    ]
+    keys: list[object] = [operator.classes for operator in query.operators]
+    if query.grouping is not None:
+        # Its keys and arguments are expressions, too, unless it is said that they are none.
+        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=not grouped_in_place)] if keys else []
+        keys.append(query.operators[-1].classes if grouped_in_place else "grouping")
+    return compile_rounds(keys, edges)

@@ -22,7 +22,7 @@ from anabranch.kernel.operator import EXPIRY, StatefulOperator
 from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
-from anabranch.plan.rounds import Edge, Rounds, compile_rounds
+from anabranch.plan.rounds import rounds_of
 from anabranch.plan.watermark import InputTime, PortTime, SourceTime, input_times, port_window, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
@@ -73,7 +73,7 @@ class _Maker:
         self._key_types = [tuple(types[n] for n in operator.classes) for operator in query.operators]
         self._times = input_times(query, streams)
         self._in_place = self._is_grouped_in_place()
-        self._rounds = _rounds(query, self._in_place)
+        self._rounds = rounds_of(query, grouped_in_place=self._in_place)
         self._above = {part: n for n, operator in enumerate(query.operators) for part in operator.parts}
         self._group = None
         if query.grouping is not None:
@@ -454,26 +454,6 @@ def _plain_terms(terms: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     for alias, text in terms:
         if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1].replace("``", ""):
             yield alias, text[1:-1].replace("``", "`")
-
-
-def _rounds(query: ContinuousQuery, grouped_in_place: bool) -> Rounds:
-    """The rounds of a query whose operators are all spread over all processors alike.
-
-    What is selected between two operators is a Spark expression, so there they need an exchange.
-    """
-    leaves = len(query.inputs)
-    edges = [
-        Edge(part - leaves, n, port, crosses=bool(query.operators[part - leaves].conditions))
-        for n, operator in enumerate(query.operators)
-        for port, part in enumerate(operator.parts)
-        if part >= leaves
-    ]
-    keys: list[object] = [operator.classes for operator in query.operators]
-    if query.grouping is not None:
-        # Its keys and arguments are expressions, too, unless it is said that they are none.
-        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=not grouped_in_place)] if keys else []
-        keys.append(query.operators[-1].classes if grouped_in_place else "grouping")
-    return compile_rounds(keys, edges)
 
 
 def _label(entry: JoinInput, nth: int) -> str:
