@@ -182,6 +182,7 @@ def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
         "results": len(pair.expected()),
         "received": [12, 12],
         "late": [0, 0],
+        "late_joined": 0,
         "rejected": [0, 0],
     }
 

@@ -22,13 +22,16 @@ IDENTITY = {
     "engine version": "0.1",
     "groups": GROUPS,
     "session time zone": "UTC",
-    "query": {
-        "inputs": {
-            "o": {"stream": "orders", "window (us)": 60_000_000, "lateness (us)": 10_000_000},
-            "p": {"stream": "payments", "window (us)": None, "lateness (us)": None},
-        },
-        "input order": list(ALIASES),
-    },
+}
+PLAN = {
+    "queries": {"query": {"since": 1, "query": {"residual predicate": None}}},
+    "sources": [
+        {"identity": "j/0/0", "label": "o", "stream": "orders", "window (us)": 60_000_000, "lateness (us)": 10_000_000},
+        {"identity": "j/1/0", "label": "p", "stream": "payments", "window (us)": None, "lateness (us)": None},
+    ],
+    "ports": [{"identity": f"j/{number}", "holds": alias} for number, alias in enumerate(ALIASES)],
+    "groupings": [],
+    "read": [["orders", 1, 1], ["payments", 1, 1]],
 }
 NEWEST = 1_767_258_000_000_000
 
@@ -39,6 +42,7 @@ class Fabricated:
     def __init__(self, path: Path, processors: int = 2) -> None:
         self.checkpoint = Checkpoint(path)
         self.checkpoint.take(IDENTITY)
+        self.checkpoint.adopt(PLAN)
         self.placement = even_placement(GROUPS, processors)
         self.manifests = [Manifest.empty(len(ALIASES))] * processors
         self.last: Step | None = None
@@ -53,8 +57,9 @@ class Fabricated:
                 tuple(self._insert(spine, number, processor, i) for i, spine in enumerate(manifest.spines))
             )
             self.manifests[processor] = grown
-            none = [0] * len(ALIASES)
-            report = Report(processor, [ROWS] * 2, none, none, 7, [NEWEST, None], grown.rows, grown.bytes, 1.0)
+            report = Report.empty(processor, len(ALIASES), 1, 1)
+            report.received, report.results, report.newest = [ROWS] * 2, [7], [NEWEST, None]
+            report.active_rows, report.active_bytes = grown.rows, grown.bytes
             names.append(f"{number:010d}-{processor:04d}.json")
             write_file(directory / names[-1], encode_document(report_body(report, grown)))
         rows = ROWS * number * len(self.manifests)
@@ -66,11 +71,12 @@ class Fabricated:
             newest=(NEWEST, None),
             totals={
                 "combinations": 14 * number,
-                "results": 14 * number,
+                "results": {"query": 14 * number},
                 "received": [rows, rows],
                 "late": [3, 0],
                 "rejected": [0, 1],
             },
+            plan=self.checkpoint.plan_number,
         )
         self.checkpoint.commit(step)
         self.last = step

@@ -41,19 +41,20 @@ def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -
 
 
 def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated) -> None:
-    identity = made.checkpoint.identity()
-    identity["query"]["residual predicate"] = "`o.v` < `p.v`"
-    write_file(made.checkpoint.path / "anabranch.json", encode_document(identity))
+    plan = made.checkpoint.plan(1)
+    plan["queries"]["query"]["query"]["residual predicate"] = "`o.v` < `p.v`"
+    write_file(made.checkpoint.path / "plans" / "000001.json", encode_document(plan))
     assert (
         "42, of 42 combinations before the residual predicate since the"
         in run(app, ["inspect", str(made.checkpoint.path)]).stdout
     )
 
-    uncounted = replace(made.checkpoint.read_step(3), totals={"combinations": 42, "results": None})
+    last = made.checkpoint.read_step(3)
+    uncounted = replace(last, totals={**last.totals, "results": {"query": None}})
     write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(asdict(uncounted)))
     shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
     assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
-    assert survey(made.checkpoint.path).document()["results"] is None
+    assert survey(made.checkpoint.path).document()["queries"][0]["results"] is None
 
 
 def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> None:

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.multiway import UNBOUNDED, JoinShape, join_deltas
-from anabranch.plan.watermark import InputTime, PortTime, thresholds
+from anabranch.plan.watermark import InputTime, PortTime, SourceTime, Thresholds, can_be_late, thresholds
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 
 BATCHES = 4
 # The ports of the two operators: A and B of the lower one, pairs and C of the upper one.
-PORTS = (PortTime((0,), (1,)), PortTime((1,), (0,)), PortTime((0, 1), (2,)), PortTime((2,), (0, 1)))
+PORTS = (((0,), (1,)), ((1,), (0,)), ((0, 1), (2,)), ((2,), (0, 1)))
 
 
 class Row(NamedTuple):
@@ -48,6 +48,16 @@ class Tree(NamedTuple):
             InputTime(None if window == UNBOUNDED else window, lateness)
             for window, lateness in zip(self.windows, self.lateness, strict=True)
         ]
+
+    def thresholds(self, newest: list[int | None]) -> Thresholds:
+        """What is late and what is dead in ((A B) C)."""
+        times = self.times
+        sources = [SourceTime(j, time.lateness if can_be_late(times, j) else None) for j, time in enumerate(times)]
+        ports = []
+        for inside, outside in PORTS:
+            windows = [window for i in inside if (window := times[i].window) is not None]
+            ports.append(PortTime(inside, outside, min(windows, default=None)))
+        return thresholds(sources, ports, newest)
 
 
 @st.composite
@@ -100,7 +110,7 @@ def answer(tree: Tree) -> tuple[Counter[tuple[int, ...]], list[list[tuple[int, R
     counted: list[list[tuple[int, Row]]] = [[], [], []]
     found: Counter[tuple[int, ...]] = Counter()
     for batch in range(BATCHES):
-        limits = thresholds(tree.times, PORTS, newest)
+        limits = tree.thresholds(newest)
         for port, threshold in enumerate(limits.purge):
             state[port] = [keep_after(segment, threshold) for segment in state[port]]
         arrived = []

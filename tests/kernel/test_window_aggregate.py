@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import EXPIRY, Settled
 from anabranch.kernel.window_aggregate import Call, WindowAggregate, _ranks
-from anabranch.plan.watermark import InputTime, PortTime, thresholds
+from anabranch.plan.watermark import PortTime, SourceTime, thresholds
 from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.spine import merge_segments
 from tests.oracle import referee
@@ -77,7 +77,7 @@ def answers(
     operator: WindowAggregate, case: Case, window: int | None, *, expires: bool = False
 ) -> tuple[list[pa.Table], pa.Table]:
     """What each batch gives, and all of it, the end of the input included."""
-    times, ports = [InputTime(window, case.lateness, grouped=True)], [PortTime((0,), ())]
+    sources, ports = [SourceTime(0, case.lateness, grouped_by=0)], [PortTime((0,), (), window, grouping=0)]
     segments: list[Segment] = []
     newest: int | None = None
     settled: int | None = None
@@ -88,20 +88,21 @@ def answers(
         given_out.append(pa.Table.from_batches(chunks) if chunks else None)
 
     for batch in case.batches:
-        limits = thresholds(times, ports, [newest], settled=settled)
+        limits = thresholds(sources, ports, [newest], [settled])
+        (until,) = limits.settled
         ts = batch.column("ts").to_numpy()
         on_time = ts >= (-(10**9) if limits.late[0] is None else limits.late[0])
         segments = [keep_after(segment, limits.purge[0]) for segment in segments]
         segments = [segment for segment in segments if len(segment)]
-        ask(limits.settled)
+        ask(until)
         arriving = batch.filter(pa.array(on_time))
         if len(arriving):
             segments.append(segment_of(arriving, case.shared, expires))
         if len(segments) >= case.together > 1:
             merged = merge_segments(segments, limits.purge[0])
-            now = Settled(settled, limits.settled)
+            now = Settled(settled, until)
             segments = [] if merged is None else [operator.keep(0, merged, now)]
-        settled = limits.settled
+        settled = until
         newest = max([*ts.tolist(), *([] if newest is None else [newest])], default=None)
     ask(None if newest is None else newest + 1)
     found = [table for table in given_out if table is not None]

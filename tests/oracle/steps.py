@@ -5,6 +5,7 @@ A step takes a fraction of the time of a micro-batch, and a test decides what is
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,17 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+import anabranch
+from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.language import parse_query
 from anabranch.observe.events import EventLog
 from anabranch.plan.logical import StreamSchema
+from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.pack import pack
-from anabranch.runtime.step import StepRunner, StepSettings
+from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
+from anabranch.runtime.step import StepRunner
 
 
 @dataclass(frozen=True)
@@ -65,14 +70,23 @@ class Steps:
             name: StreamSchema(name, tuple(frames[name].columns), kind.time, kind.lateness)
             for name, kind in self.kinds.items()
         }
-        chosen = {"memory": None, "quarantine": None, "late_rows": None, **self.settings}
-        settings = StepSettings(processors=self.processors, groups=self.groups, **chosen)
-        bound = parse_query(self.text, streams, self.joins, self.emit)
-        self.query = Query(self.spark, bound, frames, streams, settings, self.checkpoint)
+        engine = Engine(self.spark, self.checkpoint, self.processors, groups=self.groups, **self.settings)
+        engine._frames, engine._streams = frames, streams
+        self.query = Query(engine, parse_query(self.text, streams, self.joins, self.emit))
         self.taken = Checkpoint(self.checkpoint)
-        self.taken.take(self.query._identity())
+        self.taken.take(describe_engine(anabranch.__version__, self.groups, None))
+        self.results = deque()
         try:
-            self.runner = StepRunner(bound, self.query._layout, settings, self.taken, self._write, EventLog())
+            plan = self.query._plan
+            last = self.taken.last_step()
+            known = None if last is None else self.taken.plan(last.plan)
+            described = {plan.requests[0].name: self.query._described}
+            version = 1 if last is None else self.taken.next_plan
+            requests = requests_after(known, version, plan.requests, described, str(self.checkpoint))
+            self.plan = engine._prepare(requests, checked=True)
+            self.taken.adopt(describe_plan(self.plan, described))
+            answers = Answers(self.plan.layout, [Target(self._write)])
+            self.runner = StepRunner(self.plan, engine._settings, self.taken, answers, EventLog(), self.results)
         except BaseException:
             self.taken.release()
             raise
@@ -95,13 +109,13 @@ class Steps:
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
         log.touch()
-        self.runner(pack(self.query._layout, frames), number)
+        self.runner(pack(self.plan.layout, {**self.plan.frames, **frames}), number)
         self.next_batch = number + 1
 
     def end(self) -> None:
         """Take the input for ended, as a run does that processes what is there."""
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        self.runner.end(pack(self.query._layout, frames))
+        self.runner.end(pack(self.plan.layout, {**self.plan.frames, **frames}))
 
     @property
     def answer(self) -> pa.Table:
@@ -111,7 +125,7 @@ class Steps:
     @property
     def active_rows(self) -> int:
         """How many rows the state holds."""
-        return sum(report.active_rows for report in self.runner.results[-1].reports)
+        return sum(report.active_rows for report in self.results[-1].reports)
 
     def _write(self, results: DataFrame, batch_id: int) -> None:
         if self.sink is not None:

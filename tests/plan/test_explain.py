@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 from anabranch.plan.explain import Measured, explain
 from anabranch.plan.logical import ContinuousQuery, JoinInput, JoinOperator, Output, Source, StreamSchema
+from anabranch.plan.network import Request, network_of
 from anabranch.plan.svg import as_svg
 
 SECOND = 1_000_000
@@ -19,14 +20,23 @@ def lines(window: int | None, residual: str | None) -> list[str]:
     query = ContinuousQuery(
         "...",
         (
-            JoinInput("a", "A", window, ("`k`",), ("`v` > 1",), ("v",)),
-            JoinInput("B", "B", None, ("`k`",), (), ("k", "v")),
+            JoinInput("a", "A", window, ("`k`",), ("`v` > 1",), ("v",), (Source("A"),)),
+            JoinInput("B", "B", None, ("`k`",), (), ("k", "v"), (Source("B"),)),
         ),
         ((("a", "`k`"), ("B", "`k`")),),
-        (JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), (residual,) if residual else (), (("a", "v"), ("B", "v"))),),
+        (
+            JoinOperator(
+                (0, 1),
+                (0,),
+                (("`k`",), ("`k`",)),
+                (residual,) if residual else (),
+                (("a", "v"), ("B", "k"), ("B", "v")),
+            ),
+        ),
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
     )
-    return str(explain(query, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3)).splitlines()
+    network = network_of([Request("q", query)], STREAMS)
+    return str(explain(network, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3)).splitlines()
 
 
 def test_it_names_key_groups_processors_windows_and_predicates() -> None:
@@ -51,7 +61,8 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
     )
     classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
     query = ContinuousQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
-    picture = explain(query, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
+    network = network_of([Request("q", query)], STREAMS)
+    picture = explain(network, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
     stream = "[unbounded], keeps [v], never purged"
     assert str(picture).splitlines() == [
         "Project [v]",
@@ -60,7 +71,7 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
         "      +- BinaryJoin on a.`k`=b.`k` (int), round 1",
         f"         +- Stream B AS a, {stream}",
         f"         +- Stream B AS b, {stream}",
-        f"   +- Stream B AS c, {stream}",
+        "   +- Stream B AS c, [unbounded], never purged",
         "64 partition groups on 3 processor(s), exchanged by key hash in 2 rounds",
     ]
 
@@ -75,7 +86,13 @@ def test_what_was_measured_stands_at_each_operator_and_in_the_picture() -> None:
     query = ContinuousQuery("...", inputs, classes, operators, (Output("<v>", "`a.v`"),))
     measured = Measured(2.0, (100, 200, 300), (600, 90), ((100, 1024), (200, 2048), (300, 4096), (600, 8192)))
     picture = explain(
-        query, STREAMS, key_types=[["int"], ["int"]], rounds=[0, 1], groups=64, processors=3, measured=measured
+        network_of([Request("q", query)], STREAMS),
+        STREAMS,
+        key_types=[["int"], ["int"]],
+        rounds=[0, 1],
+        groups=64,
+        processors=3,
+        measured=measured,
     )
     text = str(picture)
     assert "round 2; 90 rows out, 45/s, 0.1 per row in\n" in text

@@ -5,7 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.watermark import InputTime, PortTime, Thresholds, can_expire, retention, thresholds
+from anabranch.plan.watermark import (
+    InputTime,
+    PortTime,
+    SourceTime,
+    Thresholds,
+    can_be_late,
+    can_expire,
+    retention,
+    thresholds,
+)
 
 times = st.integers(-50, 50)
 inputs = st.lists(
@@ -13,14 +22,21 @@ inputs = st.lists(
 )
 
 
-def multiway_ports(inputs: int) -> tuple[PortTime, ...]:
+def sources(entries: list[InputTime]) -> tuple[SourceTime, ...]:
+    """One source per input, late if its rows can be."""
+    return tuple(SourceTime(j, entry.lateness if can_be_late(entries, j) else None) for j, entry in enumerate(entries))
+
+
+def multiway_ports(entries: list[InputTime]) -> tuple[PortTime, ...]:
     """The ports of one operator that joins all inputs."""
-    return tuple(PortTime((i,), tuple(j for j in range(inputs) if j != i)) for i in range(inputs))
+    return tuple(
+        PortTime((i,), tuple(j for j in range(len(entries)) if j != i), entry.window) for i, entry in enumerate(entries)
+    )
 
 
 def at_once(entries: list[InputTime], newest: list[int | None]) -> Thresholds:
     """The thresholds of one operator that joins all inputs."""
-    return thresholds(entries, multiway_ports(len(entries)), newest)
+    return thresholds(sources(entries), multiway_ports(entries), newest)
 
 
 def is_result(entries: list[InputTime], ts: list[int]) -> bool:
@@ -74,7 +90,7 @@ def test_an_unbounded_stream_keeps_its_partners_for_ever() -> None:
     entries = [InputTime(10, 5), InputTime(None, 5)]
     assert at_once(entries, [1000, 1000]).purge == (None, None)
     assert at_once(entries, [1000, 1000]).late == (None, None)
-    assert retention(entries, multiway_ports(2)[0]) is None
+    assert retention(sources(entries), multiway_ports(entries)[0]) is None
 
 
 def test_a_stream_that_is_never_late_is_purged_itself_but_keeps_its_partner() -> None:
@@ -91,7 +107,8 @@ def test_a_stream_that_has_delivered_nothing_yet_holds_everything() -> None:
 
 
 def test_rows_are_kept_about_a_window_and_the_partners_lateness() -> None:
-    assert retention([InputTime(10, 1), InputTime(20, 7)], multiway_ports(2)[0]) == 17
+    entries = [InputTime(10, 1), InputTime(20, 7)]
+    assert retention(sources(entries), multiway_ports(entries)[0]) == 17
 
 
 @given(inputs, st.data())
@@ -101,7 +118,9 @@ def test_a_joined_row_is_purged_by_its_newest_time_only_when_it_is_dead(
     newest = [data.draw(st.none() | times) for _ in entries]
     inside = data.draw(st.sets(st.sampled_from(range(len(entries))), min_size=1, max_size=len(entries) - 1))
     outside = tuple(j for j in range(len(entries)) if j not in inside)
-    limits = thresholds(entries, [PortTime(tuple(sorted(inside)), outside)], newest)
+    windows = [window for i in inside if (window := entries[i].window) is not None]
+    port = PortTime(tuple(sorted(inside)), outside, min(windows, default=None))
+    limits = thresholds(sources(entries), [port], newest)
     combination = [data.draw(times) for _ in entries]
     arriving = data.draw(st.sampled_from(outside))
     late, (purge,) = limits.late[arriving], limits.purge

@@ -75,6 +75,7 @@ def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession
         "results": len(written(tmp_path / "out")),
         "received": [6, 4],
         "late": [1, 0],
+        "late_joined": 0,
         "rejected": [2, 1],
     }
 

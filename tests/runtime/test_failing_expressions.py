@@ -115,12 +115,12 @@ def test_conditions_that_cannot_fail_are_pushed_down_to_the_source_as_ever(spark
     engine.register("B", feed.stream(spark))
     query = engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3 AND B.v IS NOT NULL AND CAST(B.v AS INT) > 1")
     batch = spark.read.parquet(str(feed.directory))
-    plan = pack(query._layout, {"A": batch, "B": batch})._jdf.queryExecution().executedPlan().toString()
+    plan = pack(query._plan.layout, {"A": batch, "B": batch})._jdf.queryExecution().executedPlan().toString()
     scans = [line for line in plan.splitlines() if "FileScan" in line]
     assert "GreaterThan(d,3)" in scans[0]
     assert "tryeval" not in "".join(itertools.takewhile(lambda line: "FileScan" not in line, plan.splitlines()))
     assert "IsNotNull(v)" in scans[1]
-    assert not engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3")._layout.can_reject
+    assert not engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3")._plan.layout.can_reject
 
 
 # ------------------------------------------------------------------------------------------ bad rows
@@ -171,7 +171,7 @@ def test_rows_on_which_a_condition_or_key_fails_go_to_quarantine_and_counts_reco
             for a, b in batches:
                 steps.feed({"A": pa.Table.from_pylist(a, SCHEMA), "B": pa.Table.from_pylist(b, SCHEMA)})
             found = Counter(zip(*(column.to_pylist() for column in steps.answer.columns), strict=True))
-            totals, kept = steps.runner.results[-1].totals, steps.active_rows
+            totals, kept = steps.results[-1].totals, steps.active_rows
         paths = (Path(place) / "aside").glob("*.jsonl")
         aside = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
     all_a, all_b = ([row for batch in batches for row in batch[side]] for side in (0, 1))

@@ -128,7 +128,7 @@ def test_a_checkpoint_without_sparks_log_is_refused(setting: Setting, tmp_path: 
         setting.add(batch)
     run_to_end(setting.query(), tmp_path / "out")
     before = written(tmp_path / "out")
-    shutil.rmtree(tmp_path / "checkpoint" / "spark")
+    shutil.rmtree(tmp_path / "checkpoint" / "spark" / "000001" / "offsets")
     setting.add(batches)
     with pytest.raises(CorruptStateError, match="[Ss]park"):
         run_to_end(setting.query(), tmp_path / "out")
@@ -151,7 +151,7 @@ def test_a_batch_that_spark_repeats_is_skipped(setting: Setting, tmp_path: Path)
     """As after a crash between our commit and Spark's."""
     setting.add(1)
     run_to_end(setting.query(), tmp_path / "out")
-    commits = tmp_path / "checkpoint" / "spark" / "commits"
+    commits = tmp_path / "checkpoint" / "spark" / "000001" / "commits"
     for name in ("1", ".1.crc"):
         (commits / name).unlink()
     setting.add(2)

@@ -87,7 +87,7 @@ def test_a_run_writes_its_logs_with_it_and_refuses_a_damaged_one(spark: SparkSes
 
     run_to_end(query(), tmp_path / "out")
     assert spark.conf.get(FILE_MANAGER, None) is None
-    log = tmp_path / "checkpoint" / "spark" / "offsets" / "0"
+    log = tmp_path / "checkpoint" / "spark" / "000001" / "offsets" / "0"
     sound = log.read_bytes()
     log.write_bytes(sound.replace(b'"logOffset":0', b'"logOffset":1'))
     assert log.read_bytes() != sound

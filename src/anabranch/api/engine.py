@@ -13,11 +13,15 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.api.query import Query
+from anabranch.api.run import Run, start_run
+from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
+from anabranch.plan.network import Request
+from anabranch.runtime.prepare import Plan, prepare
 from anabranch.runtime.step import StepSettings
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
 from anabranch.state.store import local_path
@@ -166,20 +170,50 @@ class Engine:
         ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
         ... )
         """
-        settings = StepSettings(
+        return Query(self, parse_query(text, self._streams, joins, emit))
+
+    def start(self, writers: Sequence[Writer]) -> Run:
+        """Answer several queries together, each with a sink of its own.
+
+        What they have in common is computed once. They begin at the same row; with `run.add` and `run.remove` there may
+        be more of them later, or fewer. Each needs a name if there is to be more than one: `queryName("...")`.
+
+        >>> run = engine.start([q1.writeStream.queryName("a").option("path", "a"), q2.writeStream.queryName("b")...])
+        """
+        writers = list(writers)
+        for writer in writers:
+            if not isinstance(writer, Writer):
+                raise ConfigError(f"start() takes writers, query.writeStream..., not {type(writer).__name__}")
+            if writer._query._engine is not self:
+                raise ConfigError("start() takes writers of this engine's own queries")
+        return start_run(self, writers)
+
+    @property
+    def streams(self) -> dict[str, StreamSchema]:
+        """The registered streams by name."""
+        return dict(self._streams)
+
+    @property
+    def _settings(self) -> StepSettings:
+        return StepSettings(
             processors=self.processors or 1,
             groups=self.groups,
             memory=self.memory if isinstance(self.memory, int) else None,
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
         )
-        bound = parse_query(text, self._streams, joins, emit)
-        return Query(self.spark, bound, dict(self._frames), dict(self._streams), settings, self.checkpoint)
 
-    @property
-    def streams(self) -> dict[str, StreamSchema]:
-        """The registered streams by name."""
-        return dict(self._streams)
+    def _prepare(self, requests: Sequence[Request], *, read_before: Sequence[str] = (), checked: bool = False) -> Plan:
+        return prepare(
+            self.spark,
+            requests,
+            self._frames,
+            self._streams,
+            keep_rejected=self.quarantine is not None,
+            keep_late=self.late_rows is not None,
+            read_before=read_before,
+            checked=checked,
+        )
 
     def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
         if time is None:

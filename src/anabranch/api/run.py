@@ -2,40 +2,58 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
-import time
+from collections import deque
+from collections.abc import Collection, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+import anabranch
+from anabranch.api.picture import draw
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
+from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
+from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink
+from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
+from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepResult, StepRunner
 
 if TYPE_CHECKING:
-    from anabranch.api.query import Query
+    from anabranch.api.engine import Engine
+    from anabranch.api.writer import Writer
+
+UNNAMED = "query"
+KEPT_PROGRESS = 100
+KEPT_STEPS = 1_000
+AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
 
 class Run:
-    """A started query. Names that PySpark's StreamingQuery has behave as there."""
+    """Queries that are being answered. Names that PySpark's StreamingQuery has behave as there."""
 
-    def __init__(
-        self, query: Query, spark_query: StreamingQuery, runner: StepRunner, events: EventLog, *, ends: bool
-    ) -> None:
-        """Made by `Writer.start`; `ends` if the input does, and something is to be done about it."""
-        self._query = query
-        self._spark_query = spark_query
-        self._runner = runner
-        self._events = events
+    def __init__(self, engine: Engine, checkpoint: Checkpoint, trigger: dict[str, Any]) -> None:
+        """Made by `Writer.start` and `Engine.start`; `_launch` begins."""
+        self._engine = engine
+        self._checkpoint = checkpoint
+        self._trigger = trigger
+        self._events = EventLog()
+        self._writers: dict[str, Writer] = {}
+        self._targets: dict[str, Target] = {}
+        self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
+        self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
+        self._changing = threading.RLock()
         self._ended = threading.Event()
-        self._ends = ends
+        self._ends = False
 
     @property
     def id(self) -> str:
@@ -68,57 +86,86 @@ class Run:
         return self._events.all()
 
     @property
+    def queries(self) -> tuple[str, ...]:
+        """The names of the queries that are answered."""
+        return tuple(self._writers)
+
+    def add(self, writer: Writer) -> None:
+        """Answer one more query, over the rows that arrive from now on; the others do not notice.
+
+        A stream that no query has read so far is read from its own beginning, as when a query starts.
+        """
+        with self._changing:
+            self._check_active("added")
+            name = _free_name(writer, self._writers)
+            self._check_fits(writer)
+            target = _target(writer, self._engine.spark, self._checkpoint.tag, name)
+            self._change({**self._writers, name: writer}, {**self._targets, name: target})
+            self._events.add("add", f"the query {name!r} is answered from now on", query=name)
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer. What it wrote stays; state that no other query needs is removed."""
+        with self._changing:
+            self._check_active("removed")
+            if name not in self._writers:
+                raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(name, list(self._writers))}")
+            if len(self._writers) == 1:
+                raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
+            writers = {known: writer for known, writer in self._writers.items() if known != name}
+            targets = {known: target for known, target in self._targets.items() if known != name}
+            self._change(writers, targets)
+            self._events.add("remove", f"the query {name!r} is answered no longer", query=name)
+
+    @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the recent batches: Spark's, with `numOutputRows` and our own numbers under `anabranch`."""
-        ours = {result.batch_id: result for result in list(self._runner.results)}
-        return [self._combine(json.loads(progress.json), ours) for progress in self._spark_query.recentProgress]
+        ours = {result.batch_id: result for result in list(self._results)}
+        found = [*self._past, *self._spark_query.recentProgress]
+        return [self._combine(json.loads(progress.json), ours) for progress in found]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
         """Progress of the last batch, or None before the first."""
-        progress = self._spark_query.lastProgress
+        progress = self._spark_query.lastProgress or next(reversed(self._past), None)
         if progress is None:
             return None
-        results = list(self._runner.results)
+        results = list(self._results)
         combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
         if "anabranch" in combined:
-            combined["anabranch"]["totals"] = results[-1].totals  # with what came at the end of the input
+            combined["anabranch"]["totals"] = _totals(results[-1])  # with what came at the end of the input
         return combined
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        try:
-            if timeout is None:
-                self._spark_query.awaitTermination()
-            elif not self._spark_query.awaitTermination(timeout):
-                return False
-        except StreamingQueryException as error:
-            self._ended.wait(10)
-            raise self._runner.failure or error from None
-        if not self._ends:
-            self._ended.wait(10)
-        elif not self._ended.wait(None if deadline is None else max(deadline - time.monotonic(), 0)):
+        if not self._ended.wait(timeout):
             return False
-        if self._runner.failure is not None:
-            raise self._runner.failure
+        failure = self.exception()
+        if failure is not None:
+            raise failure
         return None if timeout is None else True
 
     def processAllAvailable(self) -> None:
         """Wait until everything that has arrived is processed."""
-        try:
-            self._spark_query.processAllAvailable()
-        except StreamingQueryException as error:
-            raise self._runner.failure or error from None
+        while True:
+            waited_for = self._spark_query
+            try:
+                waited_for.processAllAvailable()
+            except StreamingQueryException as error:
+                with self._changing:
+                    if waited_for is self._spark_query:
+                        raise self._runner.failure or error from None
+            if waited_for is self._spark_query:
+                return
 
     def stop(self) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
 
         Once the input has ended, stopping waits until what was waiting for that is answered.
         """
-        if self._spark_query.isActive:
-            self._ends = False
-        self._spark_query.stop()
+        with self._changing:
+            if self._spark_query.isActive:
+                self._ends = False
+            self._spark_query.stop()
         self._ended.wait(60)
 
     def leave_open(self) -> None:
@@ -130,120 +177,205 @@ class Run:
         return self._runner.failure or self._spark_query.exception()
 
     def explain(self) -> None:
-        """Print the plan, with what was measured in this run so far, and the state per processor."""
-        print(self._query._picture(self._runner.measured()))
-        if self._runner.results:
-            for report in self._runner.results[-1].reports:
+        """Print the plan, with what was measured so far since it is this one, and the state per processor."""
+        print(draw(self._plan, self._engine._settings, self._runner.measured()))
+        if self._results:
+            for report in self._results[-1].reports:
                 print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
 
     def _repr_html_(self) -> str:
-        """The plan as a picture, with what was measured in this run so far, in notebooks."""
-        return as_svg(self._query._picture(self._runner.measured()))
+        """The plan as a picture, with what was measured so far, in notebooks."""
+        return as_svg(draw(self._plan, self._engine._settings, self._runner.measured()))
 
     def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
         result = ours.get(progress["batchId"])
         if result is not None:
-            progress.setdefault("sink", {})["numOutputRows"] = result.output_rows
-            progress["anabranch"] = _describe(result, [entry.label for entry in self._query._layout.inputs])
+            rows = result.output_rows.values()
+            progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
+            progress["anabranch"] = _describe(result)
         return progress
 
+    def _launch(self, writers: dict[str, Writer], targets: dict[str, Target], removed: Collection[str] = ()) -> None:
+        """Answer these queries, from the checkpoint's last step on."""
+        engine, checkpoint = self._engine, self._checkpoint
+        asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
+        described = {name: writer._query._described for name, writer in writers.items()}
+        last = checkpoint.last_step()
+        known = None if last is None else checkpoint.plan(last.plan)
+        version = 1 if last is None else checkpoint.next_plan
+        requests = requests_after(known, version, asked, described, str(checkpoint.path), removed)
+        described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
+        read = checkpoint.plan(checkpoint.plan_number)["read"] if last is not None else []
+        plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
+        checkpoint.adopt(describe_plan(plan, described))
+        answers = Answers(plan.layout, list(targets.values()))
+        runner = StepRunner(plan, engine._settings, checkpoint, answers, self._events, self._results)
+        self._plan, self._runner = plan, runner
+        self._writers, self._targets = writers, targets
+        if runner.must_end:
+            runner.end(self._no_rows())
+        self._ends = runner.answers_at_the_end and bool(self._trigger.get("availableNow"))
+        self._spark_query = self._start_spark()
 
-def start_run(
-    query: Query, chosen: SinkOptions, trigger: dict[str, Any], checkpoint_location: str | os.PathLike[str]
-) -> Run:
+    def _change(self, writers: dict[str, Writer], targets: dict[str, Target]) -> None:
+        """Let the step under way come to its end, and go on with other queries from the next batch on."""
+        before = self._writers, self._targets
+        self._runner.close()
+        self._spark_query.stop()
+        self._past = [*self._past, *self._spark_query.recentProgress][-KEPT_PROGRESS:]
+        removed = self._writers.keys() - writers.keys()
+        try:
+            self._launch(writers, targets, removed)
+        except BaseException:
+            self._launch(*before, writers.keys() - before[0].keys())
+            raise
+
+    def _check_active(self, what: str) -> None:
+        if not self._spark_query.isActive:
+            raise ConfigError(f"the run has ended, so no query can be {what}; start the engine again")
+
+    def _check_fits(self, writer: Writer) -> None:
+        if writer._query._engine is not self._engine:
+            raise ConfigError("add() takes a writer of a query of this run's own engine")
+        if writer._trigger not in (None, self._trigger):
+            raise ConfigError("all queries of a run have one trigger; leave the trigger of the one you add out")
+        if os.fspath(writer._checkpoint) != os.fspath(self._engine.checkpoint):
+            raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
+        writer._check_partitions()
+
+    def _start_spark(self) -> StreamingQuery:
+        runner, spark = self._runner, self._engine.spark
+        writer = self._plan.packed.writeStream.foreachBatch(runner).trigger(**self._trigger)
+        # Not as_uri(): Spark takes %20 for a part of the name.
+        writer = writer.option("checkpointLocation", f"file://{self._checkpoint.spark}")
+        names = [known._sink.name for known in self._writers.values()]
+        if len(names) == 1 and names[0] is not None:
+            writer = writer.queryName(names[0])
+        conf = spark.conf
+        if conf.get(FILE_MANAGER, None) is None:
+            # Spark opens its logs between start() and the first batch; the session is left as it was after that.
+            conf.set(FILE_MANAGER, file_manager(spark))
+            runner.when_started.append(lambda: conf.unset(FILE_MANAGER))
+        try:
+            return writer.start()
+        except BaseException:
+            runner.started()
+            raise
+
+    def _no_rows(self) -> DataFrame:
+        """An empty batch, in a session of its own that knows what the user's session knows now."""
+        spark = self._engine.spark
+        session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
+        return session.createDataFrame([], self._plan.packed.schema)
+
+    def _watch(self) -> None:
+        """Wait for the end of the run, and leave the checkpoint to others."""
+        try:
+            while self._goes_on():
+                pass
+            if self._ends and self._runner.failure is None:
+                self._runner.end(self._no_rows())
+        except Exception as error:
+            # Told to the user by awaitTermination and exception.
+            self._runner.failure = self._runner.failure or error
+        finally:
+            try:
+                self._runner.wait_idle()
+            finally:
+                self._checkpoint.release()
+                self._ended.set()
+
+    def _goes_on(self) -> bool:
+        """Wait for the end of Spark's query; whether another one has taken its place."""
+        watched = self._spark_query
+        with suppress(StreamingQueryException):
+            watched.awaitTermination()
+        with self._changing:
+            return watched is not self._spark_query
+
+
+def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
-    events = EventLog()
-    checkpoint = Checkpoint(checkpoint_location)
-    make_sink(chosen, query._spark, "")  # refuse wrong options before the checkpoint is touched
-    for aside, whose in ((query._settings.quarantine, "quarantine"), (query._settings.late_rows, "late_rows")):
+    if not writers:
+        raise ConfigError("there is no query to start")
+    triggers = [writer._trigger for writer in writers if writer._trigger is not None]
+    if any(trigger != triggers[0] for trigger in triggers):
+        raise ConfigError("queries that start together have one trigger; give all of them the same")
+    if len({os.fspath(writer._checkpoint) for writer in writers}) > 1:
+        raise ConfigError("queries that start together have one checkpoint; give them the same, or none")
+    named: dict[str, Writer] = {}
+    for writer in writers:
+        named[UNNAMED if len(writers) == 1 and writer._sink.name is None else _free_name(writer, named)] = writer
+    for name, writer in named.items():
+        writer._check_partitions()
+        _target(writer, engine.spark, "", name)  # refuse wrong options before the checkpoint is touched
+    settings = engine._settings
+    for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
         if aside is not None:
             check_folder(aside, whose)
-    checkpoint.take(query._identity())
+    checkpoint = Checkpoint(writers[0]._checkpoint)
+    checkpoint.take(
+        describe_engine(anabranch.__version__, settings.groups, engine.spark.conf.get("spark.sql.session.timeZone"))
+    )
+    run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
     try:
-        sink = make_sink(chosen, query._spark, checkpoint.tag)
-        runner = StepRunner(
-            query._bound,
-            query._layout,
-            query._settings,
-            checkpoint,
-            sink,
-            events,
-            sink_reads_all=chosen.function is None and chosen.format != "console",
-        )
-        if runner.must_end:
-            runner.end(_no_rows(query))
-        spark_query = _start_spark(query, chosen.name, trigger, checkpoint, runner)
+        resumed = checkpoint.last_step()
+        if resumed is not None:
+            run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
+        targets = {name: _target(writer, engine.spark, checkpoint.tag, name) for name, writer in named.items()}
+        run._launch(named, targets)
     except BaseException:
         checkpoint.release()
         raise
-    ends = runner.answers_at_the_end and bool(trigger.get("availableNow"))
-    run = Run(query, spark_query, runner, events, ends=ends)
-    threading.Thread(target=_release_at_end, args=(run, checkpoint), name="anabranch-run", daemon=True).start()
+    threading.Thread(target=run._watch, name="anabranch-run", daemon=True).start()
     return run
 
 
-def _start_spark(
-    query: Query, name: str | None, trigger: dict[str, Any], checkpoint: Checkpoint, runner: StepRunner
-) -> StreamingQuery:
-    writer = query._packed.writeStream.foreachBatch(runner).trigger(**trigger)
-    # Not as_uri(): Spark takes %20 for a part of the name.
-    writer = writer.option("checkpointLocation", f"file://{checkpoint.spark}")
+def _free_name(writer: Writer, taken: Collection[str]) -> str:
+    """What a query is called among others: as the user says, or by a number."""
+    name = writer._sink.name
     if name is not None:
-        writer = writer.queryName(name)
-    conf = query._spark.conf
-    if conf.get(FILE_MANAGER, None) is None:
-        # Spark opens its logs between start() and the first batch; the session is left as it was after that.
-        conf.set(FILE_MANAGER, file_manager(query._spark))
-        runner.when_started.append(lambda: conf.unset(FILE_MANAGER))
-    try:
-        return writer.start()
-    except BaseException:
-        runner.started()
-        raise
+        if name in taken:
+            raise ConfigError(f"two queries are called {name!r}; give each a name of its own with queryName(...)")
+        return name
+    return next(free for n in itertools.count(1) if (free := f"{UNNAMED} {n}") not in taken)
 
 
-def _no_rows(query: Query) -> DataFrame:
-    """An empty batch, in a session of its own that knows what the user's session knows now."""
-    spark = query._spark
-    session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
-    return session.createDataFrame([], query._packed.schema)
+def _target(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
+    chosen: SinkOptions = writer._sink
+    sink = make_sink(chosen, spark, sink_tag(tag, name))
+    return Target(sink, reads_all=chosen.function is None and chosen.format != "console")
 
 
-def _release_at_end(run: Run, checkpoint: Checkpoint) -> None:
-    runner = run._runner
-    try:
-        run._spark_query.awaitTermination()
-        if run._ends:
-            runner.end(_no_rows(run._query))
-    except Exception as error:
-        # Told to the user by awaitTermination and exception.
-        runner.failure = runner.failure or (None if isinstance(error, StreamingQueryException) else error)
-    finally:
-        try:
-            runner.wait_idle()
-        finally:
-            checkpoint.release()
-            run._ended.set()
+def _totals(result: StepResult) -> dict[str, Any]:
+    """Totals since the beginning; rows of all answers together, None if nobody counted those of one."""
+    results = result.totals["results"].values()
+    return {**result.totals, "results": None if None in results else sum(results)}
 
 
-def _describe(result: StepResult, aliases: list[str]) -> dict[str, Any]:
+def _describe(result: StepResult) -> dict[str, Any]:
     def per_input(name: str) -> dict[str, int]:
         counts = zip(*(getattr(report, name) for report in result.reports), strict=True)
-        return {alias: sum(values) for alias, values in zip(aliases, counts, strict=True)}
+        return {label: sum(values) for label, values in zip(result.labels, counts, strict=True)}
 
     return {
         "step": result.step,
+        "queries": {
+            name: {"numOutputRows": rows, "results": result.totals["results"][name]}
+            for name, rows in result.output_rows.items()
+        },
         "receivedRows": per_input("received"),
         "lateRows": per_input("late"),
+        "lateJoinedRows": sum(report.late_joined for report in result.reports),
         "quarantinedRows": per_input("rejected"),
-        "newestEventTime": dict(zip(aliases, result.newest, strict=True)),
-        "totals": result.totals,
+        "newestEventTime": dict(zip(result.labels, result.newest, strict=True)),
+        "totals": _totals(result),
         "processors": [
             {
                 "processor": report.processor,
                 "activeRows": report.active_rows,
                 "activeBytes": report.active_bytes,
-                "results": report.results,
+                "results": sum(report.results),
                 "busyMs": round(report.busy_ms, 1),
             }
             for report in result.reports

@@ -24,8 +24,8 @@ class Writer:
         """A writer for one query; parquet unless told otherwise."""
         self._query = query
         self._sink = SinkOptions()
-        self._trigger: dict[str, Any] = {"processingTime": "0 seconds"}
-        self._checkpoint: str | os.PathLike[str] = query._checkpoint
+        self._trigger: dict[str, Any] | None = None
+        self._checkpoint: str | os.PathLike[str] = query._engine.checkpoint
 
     def format(self, source: str) -> Writer:
         """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
@@ -87,8 +87,7 @@ class Writer:
         """Begin. Everything that can be refused is refused here, before any data is read."""
         if path is not None:
             self.option("path", os.fspath(path))
-        self._check_partitions()
-        return start_run(self._query, self._sink, self._trigger, self._checkpoint)
+        return start_run(self._query._engine, [self])
 
     def _check_partitions(self) -> None:
         names, chosen = self._query.schema.names, self._sink.partition_by

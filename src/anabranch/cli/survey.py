@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import anabranch
 from anabranch.errors import CheckpointError, CorruptStateError
-from anabranch.observe.inspection import GroupSeen, InputSeen, Inspection, RunSeen, SpineSeen, StepSeen
+from anabranch.observe.inspection import GroupSeen, InputSeen, Inspection, QuerySeen, RunSeen, SpineSeen, StepSeen
 from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
 from anabranch.state.groups import group_counts
 from anabranch.state.manifest import Manifest
@@ -35,7 +35,7 @@ from anabranch.state.store import Json, read_document
 
 ATTEMPTS = 50
 VERSION = ".".join(anabranch.__version__.split(".")[:2])
-FOLDERS = ("state", "reports", "steps", "epochs", "spark")
+FOLDERS = ("state", "reports", "steps", "plans", "epochs", "spark")
 
 
 class _MovedOnError(Exception):
@@ -50,6 +50,7 @@ class _Look:
     damage: list[str] = field(default_factory=list)
     steps: dict[int, Step] = field(default_factory=dict)
     manifests: dict[int, list[Manifest]] = field(default_factory=dict)
+    plans: dict[int, Json] = field(default_factory=dict)
 
     def found(self, error: CorruptStateError, step: int | None = None) -> None:
         """Note damage, unless it belongs to a step that is no longer retained."""
@@ -105,8 +106,9 @@ def _look(look: _Look, quick: bool) -> Inspection:
     newest = max(look.manifests, default=None)
     groups = _verify(look, newest, quick)
     manifests = look.manifests[newest] if newest is not None else []
-    inputs = _inputs(identity, look.steps.get(newest) if newest is not None else None)
-    totals = look.steps[newest].totals if newest is not None else {}
+    step = look.steps[newest] if newest is not None else None
+    plan = look.plans[step.plan] if step is not None else {}
+    totals = step.totals if step is not None else {}
     return Inspection(
         path=str(look.checkpoint.path),
         identity=identity,
@@ -115,12 +117,15 @@ def _look(look: _Look, quick: bool) -> Inspection:
             StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
         ),
         combinations=totals.get("combinations", 0),
-        results=totals.get("results", 0),
-        inputs=inputs,
+        queries=tuple(
+            QuerySeen(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
+            for name, entry in plan.get("queries", {}).items()
+        ),
+        inputs=_inputs(plan, step),
         spines=tuple(
             _spine(processor, name, spine)
             for processor, manifest in enumerate(manifests)
-            for name, spine in zip(_parts(identity, inputs), manifest.spines, strict=True)
+            for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
         ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
@@ -177,7 +182,10 @@ def _read_steps(look: _Look) -> None:
             with _of_known_form(look.checkpoint.path / "steps" / f"{number:010d}.json"):
                 look.steps[number] = step = look.checkpoint.read_step(number)
             with _of_known_form(look.checkpoint.reports(number)):
-                look.manifests[number] = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+                manifests = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+            with _of_known_form(look.checkpoint.path / "plans" / f"{step.plan:06d}.json"):
+                look.plans[step.plan] = _plan(look.checkpoint.plan(step.plan))
+            look.manifests[number] = manifests
         except CorruptStateError as error:
             look.found(error, number)
 
@@ -234,36 +242,32 @@ def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[Slice]]:
     return found
 
 
-def _inputs(identity: Json, step: Step | None) -> tuple[InputSeen, ...]:
-    query = identity.get("query", {})
-    described = query.get("inputs", {})
-    count = len(step.newest) if step else len(described)
-    aliases = query.get("input order") or [f"input {number}" for number in range(count)]
+def _plan(document: Json) -> Json:
+    """A plan's document, if it has what is looked at here."""
+    for entry in document["queries"].values():
+        entry["query"]["residual predicate"], entry["since"]
+    for port in document["ports"]:
+        port["holds"]
+    return document
 
+
+def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
     def total(name: str, number: int) -> int:
-        counts = step.totals.get(name, []) if step else []
-        return counts[number] if number < len(counts) else 0
+        return int(step.totals[name][number]) if step else 0
 
     return tuple(
         InputSeen(
-            alias=alias,
-            stream=described.get(alias, {}).get("stream", "unknown"),
-            window=described.get(alias, {}).get("window (us)"),
-            lateness=described.get(alias, {}).get("lateness (us)"),
+            alias=source["label"],
+            stream=source["stream"],
+            window=source["window (us)"],
+            lateness=source["lateness (us)"],
             newest=step.newest[number] if step else None,
             received=total("received", number),
             late=total("late", number),
             rejected=total("rejected", number),
         )
-        for number, alias in enumerate(aliases)
+        for number, source in enumerate(plan.get("sources", []))
     )
-
-
-def _parts(identity: Json, inputs: tuple[InputSeen, ...]) -> list[str]:
-    """What has state: the inputs, and what operators below the last one have joined."""
-    query = identity.get("query", {})
-    joined = [" ".join(operator["holds"]) for operator in query.get("operators", [])]
-    return [*(query.get("aliases") or [entry.alias for entry in inputs]), *joined]
 
 
 def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:

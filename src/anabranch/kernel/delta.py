@@ -19,16 +19,17 @@ INPUT = "input"
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The state columns of one input: pairs of (state column, slot)."""
+    """The state columns of one input: pairs of (state column, slot); and the event time, if it is `timed`."""
 
     columns: tuple[tuple[str, str], ...]
+    timed: bool = True
 
 
 def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection) -> Segment:
     """The given rows of a packed table as a segment of one input, sorted by (hash, ts)."""
     hashes = packed.column(HASH).to_numpy().view(np.uint64)[rows]
     names, arrays = [HASH], []
-    if TS in packed.column_names:
+    if projection.timed and TS in packed.column_names:
         ts = packed.column(TS).to_numpy()[rows]
         order = np.lexsort((ts, hashes))
         names.append(TS)

@@ -27,9 +27,9 @@ class ResultColumn:
 class WindowJoin:
     """A join of its ports on their hash.
 
-    Of results that go on to another operator, `times` are the columns with the times of the rows they are made of; None
-    where the query has no time at all, or the results are the answer. Results that are grouped here have, instead of
-    these columns, the time at which they expire: the smallest ts + w of `windows`, pairs of such a column and a window.
+    Of results that go on to another operator, `times` are the columns with the times of the rows they are made of, of
+    which they get a time; None if they only are answers. Results that are grouped here also have the time at which they
+    expire: the smallest ts + w of `windows`, pairs of such a column and a window.
     """
 
     shape: JoinShape
@@ -66,5 +66,4 @@ class WindowJoin:
             if self.windows:
                 ends = [arrays[name].to_numpy() + window for name, window in self.windows]
                 arrays[EXPIRY] = pa.array(reduce(np.minimum, ends))
-                arrays = {name: array for name, array in arrays.items() if name not in self.times}
         return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))

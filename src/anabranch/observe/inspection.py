@@ -42,6 +42,19 @@ class RunSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class QuerySeen:
+    """A query that is answered, since which plan, and the rows of its answer so far.
+
+    `results` is None if a residual predicate was applied and nobody counted what it left.
+    """
+
+    name: str
+    since: int
+    residual: str | None
+    results: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class InputSeen:
     """A join input, with what it has received since the beginning."""
 
@@ -87,17 +100,14 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A checkpoint at one moment. State, inputs and groups are those of the newest readable step.
-
-    `results` is None if a residual predicate was applied and nobody counted what it left.
-    """
+    """A checkpoint at one moment. State, queries, inputs and groups are those of the newest readable step."""
 
     path: str
     identity: dict[str, Any]
     run: RunSeen | None
     steps: tuple[StepSeen, ...]
     combinations: int
-    results: int | None
+    queries: tuple[QuerySeen, ...]
     inputs: tuple[InputSeen, ...]
     spines: tuple[SpineSeen, ...]
     groups: tuple[GroupSeen, ...]
@@ -142,10 +152,15 @@ def _facts(found: Inspection) -> Table:
         facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
     if not found.steps:
         facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
-    results = "not counted" if found.results is None else format_count(found.results)
-    if identity.get("query", {}).get("residual predicate"):
-        results += f", of {format_count(found.combinations)} combinations before the residual predicate"
-    facts.add_row("results", f"{results} since the beginning")
+    for query in found.queries:
+        results = "not counted" if query.results is None else format_count(query.results)
+        if len(found.queries) > 1:
+            since = "" if query.since == 1 else f", added with plan {query.since}"
+            facts.add_row("results", f"{query.name}: {results} since its beginning{since}")
+            continue
+        if query.residual:
+            results += f", of {format_count(found.combinations)} combinations before the residual predicate"
+        facts.add_row("results", f"{results} since the beginning")
     return facts
 
 

@@ -6,18 +6,18 @@ The tree is a picture to be rendered: as text here, as SVG in `svg`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, JoinOperator, Source, StreamSchema, all_of
-from anabranch.plan.watermark import can_expire, input_times
+from anabranch.plan.logical import Grouping, JoinInput, Source, StreamSchema, all_of
+from anabranch.plan.network import Answer, Network, Operator, Port
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What a run has done so far, in `seconds`: rows `received` per source, `produced` per operator.
 
-    `state` is what lies there now, per part: rows and bytes.
+    `state` is what lies there now, per port: rows and bytes.
     """
 
     seconds: float
@@ -63,7 +63,7 @@ class Picture:
 
 
 def explain(
-    query: ContinuousQuery,
+    network: Network,
     streams: Mapping[str, StreamSchema],
     *,
     key_types: Sequence[Sequence[str]],
@@ -72,8 +72,10 @@ def explain(
     processors: int,
     measured: Measured | None = None,
 ) -> Picture:
-    """The picture of a plan; `key_types` and `rounds` are per operator, the grouping last."""
-    root = _Drawing(query, streams, key_types, rounds, measured).answer()
+    """The picture of a plan; `key_types` and `rounds` are per operator."""
+    drawing = _Drawing(network, streams, key_types, rounds, measured)
+    answers = tuple(drawing.answer(answer) for answer in network.answers)
+    root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
     return Picture(root, f"{groups} partition groups on {processors} processor(s), exchanged by key hash in {needed}")
 
@@ -81,56 +83,92 @@ def explain(
 class _Drawing:
     def __init__(
         self,
-        query: ContinuousQuery,
+        network: Network,
         streams: Mapping[str, StreamSchema],
         key_types: Sequence[Sequence[str]],
         rounds: Sequence[int],
         measured: Measured | None,
     ) -> None:
-        self._query = query
+        self._network = network
         self._streams = streams
         self._key_types = key_types
         self._rounds = rounds
         self._measured = measured
-        self._times = input_times(query, streams)
-        self._leaves = len(query.inputs)
+        self._numbers = {place: number for number, place in enumerate(network.ports)}
+        self._drawn: dict[int, str] = {}  # operators, and the query that they were drawn for first
 
-    def answer(self) -> Node:
-        query = self._query
-        node = self._part(query.root)
-        if query.grouping is not None:
-            n = len(query.operators)
-            told = (*_explain_grouping(query.grouping, self._key_types[-1]), f"round {self._rounds[-1] + 1}")
-            node = Node(told[0], told[1:], self._rates(n, (query.root,)), (node,))
-            node = _filtered(query.residual, node)
-        return Node(f"Project [{', '.join(output.name for output in query.outputs)}]", below=(node,))
+    def answer(self, answer: Answer) -> Node:
+        name = f"{answer.name}: " if len(self._network.answers) > 1 else ""
+        below = _filtered(all_of(answer.conditions), self._node(answer.node, answer.name))
+        return Node(f"{name}Project [{', '.join(output.name for output in answer.outputs)}]", below=(below,))
 
-    def _part(self, part: int) -> Node:
-        if part < self._leaves:
-            return self._input(part)
-        n = part - self._leaves
-        operator = self._query.operators[n]
-        title = _explain_operator(self._query, operator, self._key_types[n])
-        below = tuple(self._part(other) for other in operator.parts)
-        node = Node(title, (f"round {self._rounds[n] + 1}",), self._rates(n, operator.parts), below)
-        return _filtered(all_of(operator.conditions), node)
+    def _node(self, node: int, query: str) -> Node:
+        """What an operator computes, once; where it is needed again, only that it is."""
+        n = self._network.operator_of(node)
+        assert n is not None, "inputs are drawn where they come in"
+        operator = self._network.operators[n]
+        if operator.grouping is not None:
+            title, *more = _explain_grouping(operator.grouping, self._key_types[n])
+        else:
+            title, more = self._explain_join(operator, self._key_types[n]), []
+        if n in self._drawn:
+            return Node(title, (f"shared with {self._drawn[n]}",))
+        self._drawn[n] = query
+        below = tuple(self._port(n, p, query) for p in self._in_order(operator))
+        return Node(title, (*more, f"round {self._rounds[n] + 1}"), self._rates(n), below)
 
-    def _input(self, part: int) -> Node:
-        entry = self._query.inputs[part]
-        rows = self._query.grouping.rows if self._query.grouping is not None else None
-        told = _explain_input(entry, self._streams[entry.stream], rows, can_expire(self._times, part))
-        numbers = self._sources(part)
+    def _port(self, n: int, p: int, query: str) -> Node:
+        """What comes in through a port, and what lies there."""
+        operator, state = self._network.operators[n], self._state(n, p)
+        port = operator.ports[p]
+        if self._network.operator_of(port.node) is None:
+            return self._input(n, p, state)
+        below = self._node(port.node, query)
+        return _filtered(all_of(port.conditions), replace(below, measured=(*below.measured, *state)))
+
+    def _input(self, n: int, p: int, state: tuple[str, ...]) -> Node:
+        operator = self._network.operators[n]
+        number = operator.ports[p].node
+        entry = self._network.inputs[number].entry
+        rows = operator.grouping.rows if operator.grouping is not None else None
+        told = _explain_input(entry, self._streams[entry.stream], rows, self._expires(n, p))
+        numbers = self._sources(number)
         below = tuple(
-            Node(*_explain_source(source, self._streams[source.stream]), self._received([number]))
-            for number, source in zip(numbers, entry.sources if entry.is_derived else (), strict=False)
+            Node(*_explain_source(source, self._streams[source.stream]), self._received([source_number]))
+            for source_number, source in zip(numbers, entry.sources if entry.is_derived else (), strict=False)
         )
         measured = () if below else self._received(numbers)
-        return Node(told[0], tuple(told[1:]), (*measured, *self._state(part)), below)
+        return Node(told[0], tuple(told[1:]), (*measured, *state), below)
 
-    def _sources(self, part: int) -> range:
+    def _expires(self, n: int, p: int) -> bool:
+        """Whether rows at a port ever die: they have a window, and all that they could still meet is late some day."""
+        operator = self._network.operators[n]
+        inside = operator.ports[p].node
+        if self._network.inputs[inside].entry.window is None:
+            return False
+        others = [i for q, port in enumerate(operator.ports) if q != p for i in self._network.inputs_of(port.node)]
+        return all(self._network.inputs[i].late for i in others or [inside])
+
+    def _explain_join(self, operator: Operator, key_types: Sequence[str]) -> str:
+        def shown(port: Port, k: int) -> str:
+            joined = self._network.operator_of(port.node) is not None
+            return port.keys[k] if joined else f"{self._network.inputs[port.node].entry.alias}.{port.keys[k]}"
+
+        ports = [operator.ports[p] for p in self._in_order(operator)]
+        columns = ["=".join(shown(port, k) for port in ports) for k in range(len(key_types))]
+        key = " AND ".join(f"{text} ({data_type})" for text, data_type in zip(columns, key_types, strict=True))
+        kind = "BinaryJoin" if len(operator.ports) == 2 else f"MultiwayJoin of {len(operator.ports)}"
+        return f"{kind} on {key}"
+
+    def _in_order(self, operator: Operator) -> list[int]:
+        """The ports as the query that was first has them in FROM."""
+        ports = operator.ports
+        return sorted(range(len(ports)), key=lambda p: min(self._network.inputs_of(ports[p].node)))
+
+    def _sources(self, number: int) -> range:
         """The numbers of the sources that feed an input."""
-        first = sum(len(before.sources) for before in self._query.inputs[:part])
-        return range(first, first + len(self._query.inputs[part].sources))
+        first = sum(len(before.entry.sources) for before in self._network.inputs[:number])
+        return range(first, first + len(self._network.inputs[number].entry.sources))
 
     def _received(self, numbers: Sequence[int]) -> tuple[str, ...]:
         found = self._measured
@@ -139,43 +177,33 @@ class _Drawing:
         rows = sum(found.received[number] for number in numbers)
         return (f"{rows:,} rows in, {rows / max(found.seconds, 1e-9):,.0f}/s",)
 
-    def _rates(self, n: int, parts: Sequence[int]) -> tuple[str, ...]:
-        """What an operator gave, per second and per row that arrived at it; what of it is stored above."""
+    def _rates(self, n: int) -> tuple[str, ...]:
+        """What an operator gave, per second and per row that arrived at it."""
         found = self._measured
         if found is None:
             return ()
         rows = found.produced[n]
-        arrived = sum(self._arrived(part) for part in parts)
-        told = f"{rows:,} rows out, {rows / max(found.seconds, 1e-9):,.0f}/s, {rows / max(arrived, 1):.3g} per row in"
-        return (told, *self._state(self._leaves + n))
+        arrived = sum(self._arrived(port.node) for port in self._network.operators[n].ports)
+        return (
+            f"{rows:,} rows out, {rows / max(found.seconds, 1e-9):,.0f}/s, {rows / max(arrived, 1):.3g} per row in",
+        )
 
-    def _arrived(self, part: int) -> int:
+    def _arrived(self, node: int) -> int:
         assert self._measured is not None, "asked only where something was measured"
-        if part >= self._leaves:
-            return self._measured.produced[part - self._leaves]
-        return sum(self._measured.received[number] for number in self._sources(part))
+        n = self._network.operator_of(node)
+        if n is not None:
+            return self._measured.produced[n]
+        return sum(self._measured.received[number] for number in self._sources(node))
 
-    def _state(self, part: int) -> tuple[str, ...]:
-        found = self._measured
-        if found is None or part >= len(found.state):
+    def _state(self, n: int, p: int) -> tuple[str, ...]:
+        if self._measured is None:
             return ()
-        rows, size = found.state[part]
+        rows, size = self._measured.state[self._numbers[n, p]]
         return (f"state {rows:,} rows, {format_bytes(size)}",)
 
 
 def _filtered(condition: str | None, node: Node) -> Node:
     return node if condition is None else Node(f"Filter [{condition}]", below=(node,))
-
-
-def _explain_operator(query: ContinuousQuery, operator: JoinOperator, key_types: Sequence[str]) -> str:
-    def shown(port: int, n: int) -> str:
-        part, text = operator.parts[port], operator.keys[port][n]
-        return f"{query.inputs[part].alias}.{text}" if part < len(query.inputs) else text
-
-    columns = ["=".join(shown(port, n) for port in range(len(operator.parts))) for n in range(len(key_types))]
-    key = " AND ".join(f"{text} ({data_type})" for text, data_type in zip(columns, key_types, strict=True))
-    kind = "BinaryJoin" if len(operator.parts) == 2 else f"MultiwayJoin of {len(operator.parts)}"
-    return f"{kind} on {key}"
 
 
 def _explain_grouping(grouping: Grouping, key_types: Sequence[str]) -> tuple[str, ...]:

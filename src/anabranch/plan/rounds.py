@@ -12,10 +12,10 @@ crosses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from anabranch.plan.logical import ContinuousQuery
+from anabranch.plan.network import Network
 
 # The processor of each partition group.
 Placement = tuple[int, ...]
@@ -73,21 +73,23 @@ def compile_rounds(
     return Rounds(tuple(rounds), tuple(crossing), tuple(local))
 
 
-def rounds_of(query: ContinuousQuery, *, grouped_in_place: bool = False) -> Rounds:
-    """The rounds of a query whose operators are all spread over all processors alike.
+def rounds_of(network: Network, in_place: Collection[int] = ()) -> Rounds:
+    """The rounds of a network whose operators are all spread over all processors alike.
 
-    What is selected between two operators is a Spark expression, so there they need an exchange.
+    What is selected between two operators is a Spark expression, so there they need an exchange. So are the keys and
+    arguments of a grouping, but for those that group `in_place`, where their rows are joined.
     """
-    leaves = len(query.inputs)
-    edges = [
-        Edge(part - leaves, n, port, crosses=bool(query.operators[part - leaves].conditions))
-        for n, operator in enumerate(query.operators)
-        for port, part in enumerate(operator.parts)
-        if part >= leaves
-    ]
-    keys: list[object] = [operator.classes for operator in query.operators]
-    if query.grouping is not None:
-        # Its keys and arguments are expressions, too, unless it is said that they are none.
-        edges += [Edge(len(keys) - 1, len(keys), 0, crosses=not grouped_in_place)] if keys else []
-        keys.append(query.operators[-1].classes if grouped_in_place else "grouping")
-    return compile_rounds(keys, edges)
+    partitioned_on: list[object] = []
+    edges = []
+    for n, operator in enumerate(network.operators):
+        crosses = operator.grouping is not None and n not in in_place
+        for p, port in enumerate(operator.ports):
+            lower = network.operator_of(port.node)
+            if lower is not None:
+                edges.append(Edge(lower, n, p, crosses=crosses or bool(port.conditions)))
+        below = network.operator_of(operator.ports[0].node)
+        if operator.grouping is None:
+            partitioned_on.append(tuple(map(frozenset, operator.terms)))
+        else:
+            partitioned_on.append(("grouping", n) if crosses or below is None else partitioned_on[below])
+    return compile_rounds(partitioned_on, edges)

@@ -18,8 +18,8 @@ an operator that joins all inputs at once this is the rule above.
 
 Where rows are grouped the answer to a row is known when no older one can come: it is *settled* at the smallest
 watermark of all inputs. So there every input must have a lateness, and rows behind what is settled are late whatever
-the windows. A port with no other side is that of the grouping; it holds rows as long as a window can reach them from
-what is not settled yet.
+the windows: rows of a stream before they travel, joined ones where they come to the grouping. The port of a grouping
+holds rows as long as a window can reach them from what is not settled yet.
 """
 
 from __future__ import annotations
@@ -64,60 +64,67 @@ def can_expire(inputs: Sequence[InputTime], i: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SourceTime:
-    """What feeds an input, and its lateness. An input has the watermark of its slowest source."""
+    """What feeds an input, and the lateness behind which its rows are late; None is never.
+
+    An input has the watermark of its slowest source. `grouped_by` is the number of the grouping that gets the rows as
+    they are.
+    """
 
     input: int
     lateness: int | None
+    grouped_by: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PortTime:
-    """A port of an operator: the inputs whose rows it holds, and those on the other side of the operator."""
+    """A port: the inputs whose rows it holds, and those on the other side of its operator.
+
+    `window` is the smallest of the inputs inside; None if they have none. The port of a grouping has no other side, but
+    the grouping's number.
+    """
 
     inside: tuple[int, ...]
     outside: tuple[int, ...]
+    window: int | None
+    grouping: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Rows of a source older than its `late` are late, rows at a port older than its `purge` dead; None is never.
 
-    What is older than `settled` is complete, where rows are grouped; None is nothing.
+    What is older than `settled`, per grouping, is complete; None is nothing.
     """
 
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
-    settled: int | None = None
+    settled: tuple[int | None, ...] = ()
 
 
 def thresholds(
-    inputs: Sequence[InputTime],
+    sources: Sequence[SourceTime],
     ports: Sequence[PortTime],
     newest: Sequence[int | None],
-    *,
-    sources: Sequence[SourceTime] | None = None,
-    settled: int | None = None,
+    settled: Sequence[int | None] = (),
 ) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
-
-    Without `sources` every input is its own.
-    """
-    if sources is None:
-        sources = [SourceTime(number, entry.lateness) for number, entry in enumerate(inputs)]
-    late = tuple(
-        seen - source.lateness
-        if source.lateness is not None and seen is not None and can_be_late(inputs, source.input)
-        else None
+    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch."""
+    late = [
+        None if source.lateness is None or seen is None else seen - source.lateness
         for source, seen in zip(sources, newest, strict=True)
-    )
-    if settled is not None:
-        late = tuple(settled if bound is None else max(bound, settled) for bound in late)
-    marks = [
-        _least([bound for source, bound in zip(sources, late, strict=True) if source.input == number])
-        for number in range(len(inputs))
     ]
-    now = _least(marks) if all(entry.grouped for entry in inputs) else None
-    return Thresholds(late, tuple(_purge(inputs, port, marks, settled) for port in ports), now)
+    for number, source in enumerate(sources):
+        answered = None if source.grouped_by is None else settled[source.grouped_by]
+        if answered is not None:
+            late[number] = _greatest([answered, late[number]])
+    marks: dict[int, int | None] = {}
+    for source, bound in zip(sources, late, strict=True):
+        marks[source.input] = _least([bound, marks[source.input]]) if source.input in marks else bound
+    now = list(settled)
+    for port in ports:
+        if port.grouping is not None:
+            now[port.grouping] = _greatest([settled[port.grouping], _least([marks[i] for i in port.inside])])
+    purge = tuple(_purge(port, marks, settled) for port in ports)
+    return Thresholds(tuple(late), purge, tuple(now))
 
 
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
@@ -126,17 +133,14 @@ def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
     return inputs[j].has_watermark and dying
 
 
-def port_window(inputs: Sequence[InputTime], port: PortTime) -> int | None:
-    """The smallest window of the inputs inside; None if they have none."""
-    return min((w for i in port.inside if (w := inputs[i].window) is not None), default=None)
-
-
-def retention(inputs: Sequence[InputTime], port: PortTime) -> int | None:
+def retention(sources: Sequence[SourceTime], port: PortTime) -> int | None:
     """About how much event time a row is kept at a port, or None if it is kept for ever."""
-    window = port_window(inputs, port)
-    if window is None or not all(can_be_late(inputs, j) for j in port.outside):
+    decisive = port.outside or port.inside
+    behind = [source.lateness for source in sources if source.input in decisive]
+    known = [lateness for lateness in behind if lateness is not None]
+    if port.window is None or (port.outside and len(known) < len(behind)):
         return None
-    return window + max(inputs[j].lateness or 0 for j in port.outside or port.inside)
+    return port.window + max(known, default=0)
 
 
 def _least(bounds: Sequence[int | None]) -> int | None:
@@ -144,9 +148,10 @@ def _least(bounds: Sequence[int | None]) -> int | None:
     return min(known) if len(known) == len(bounds) else None
 
 
-def _purge(inputs: Sequence[InputTime], port: PortTime, marks: Sequence[int | None], settled: int | None) -> int | None:
-    window = port_window(inputs, port)
-    if not port.outside:
-        return None if window is None or settled is None else settled - window
-    bound = _least([marks[j] for j in port.outside])
-    return None if window is None or bound is None else bound - window
+def _greatest(bounds: Sequence[int | None]) -> int | None:
+    return max((bound for bound in bounds if bound is not None), default=None)
+
+
+def _purge(port: PortTime, marks: Mapping[int, int | None], settled: Sequence[int | None]) -> int | None:
+    bound = settled[port.grouping] if port.grouping is not None else _least([marks[j] for j in port.outside])
+    return None if port.window is None or bound is None else bound - port.window

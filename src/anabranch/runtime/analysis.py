@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -27,7 +27,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import ContinuousQuery, quote
+from anabranch.plan.logical import quote
+from anabranch.plan.network import Network
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -37,9 +38,9 @@ _ROW_BY_ROW = ("Project", "LogicalRDD")
 _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "Window": "a window function"}
 
 
-def check_sources(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> None:
+def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, DataFrame]) -> None:
     """Refuse what cannot be right in sub-queries."""
-    for entry in query.inputs:
+    for entry in (known.entry for known in network.inputs):
         for source in entry.sources:
             schema = frames[source.stream].schema
             for selection in source.steps:
@@ -50,23 +51,28 @@ def check_sources(spark: SparkSession, query: ContinuousQuery, frames: dict[str,
                 schema = empty.selectExpr(*columns).schema
 
 
-def check_inputs(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> None:
-    """Refuse conditions on single streams and keys that cannot be right."""
-    single = query.grouping is not None and not query.operators
-    arguments = [call.argument for call in query.grouping.calls if call.argument] if single and query.grouping else []
-    for entry in query.inputs:
-        values = [*entry.key, *arguments]
-        _check(spark, frames[entry.stream].schema, entry.conditions, values, f" (on {entry.alias})")
+def check_inputs(spark: SparkSession, network: Network, frames: Mapping[str, DataFrame]) -> None:
+    """Refuse conditions on single streams, keys and what is aggregated of them, that cannot be right."""
+    for operator in network.operators:
+        grouping = operator.grouping
+        arguments = [call.argument for call in grouping.calls if call.argument] if grouping is not None else []
+        for port in operator.ports:
+            if network.operator_of(port.node) is None:
+                entry = network.inputs[port.node].entry
+                schema = frames[entry.stream].schema
+                _check(spark, schema, entry.conditions, [*entry.key, *arguments], f" (on {entry.alias})")
 
 
-def check_answer(spark: SparkSession, query: ContinuousQuery, layout: Layout) -> None:
+def check_answer(spark: SparkSession, layout: Layout) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
     for exchange in layout.exchanges:
-        for part in exchange.parts:
-            schema = T.StructType([T.StructField(column.name, column.type) for column in part.columns])
-            _check(spark, schema, part.conditions, [*part.keys, *(text for _, text in part.computed)], "")
-    if layout.outputs is not None:
-        _check(spark, layout.joined_schema, query.conditions, [output.expression for output in layout.outputs], "")
+        for port in exchange.ports:
+            schema = T.StructType([T.StructField(column.name, column.type) for column in port.columns])
+            _check(spark, schema, port.conditions, [*port.keys, *(text for _, text in port.computed)], "")
+    for answer in layout.answers:
+        if answer.outputs is not None:
+            outputs = [output.expression for output in answer.outputs]
+            _check(spark, answer.joined_schema, answer.conditions, outputs, "")
 
 
 @contextmanager

@@ -1,22 +1,25 @@
 """The checkpoint: who may write it, what it belongs to, and the last step that counts.
 
-    anabranch.json      identity: what query, schema, groups and engine version the state belongs to
+    anabranch.json      identity: what groups, time zone and engine version the state belongs to
     id.json             a name for this checkpoint, part of the names of files it writes elsewhere
     lock                held by the running driver (flock), so that a second run is refused at once
     epochs/N.json       one per run; a driver whose epoch is no longer the newest may not commit
-    steps/N.json        a committed step: created once, atomically, naming the reports it consists of
+    plans/N.json        what is answered: queries, and what manifests and steps list in which order
+    steps/N.json        a committed step: created once, atomically, naming its plan and the reports it consists of
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
     ending.json         how often the input was taken for ended, if it ever was
-    spark/              Spark's own offsets and commits
+    spark/N/            Spark's own offsets and commits, under plan N
 
 A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
-refers to is removed after a commit.
+refers to is removed after a commit. A plan is in force from when Spark's folder for it is there; the next step is made
+under it.
 """
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import socket
@@ -27,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
+from anabranch.runtime.failpoints import failpoint
+from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
@@ -39,7 +44,7 @@ ENDING = "ending.json"
 class Step:
     """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
-    What is older than `settled` has been answered, where rows are grouped. `endings` counts the steps so far that took
+    What is older than `settled` has been answered, per grouping. `endings` counts the steps so far that took
     the input for ended; each was delivered under an id of its own, so later batches are moved up by it.
     """
 
@@ -50,7 +55,8 @@ class Step:
     reports: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any]
-    settled: int | None = None
+    plan: int
+    settled: tuple[int | None, ...] = ()
     endings: int = 0
 
     @property
@@ -69,8 +75,9 @@ class Step:
             tuple(body["reports"]),
             tuple(body["newest"]),
             body["totals"],
-            body.get("settled"),
-            body.get("endings", 0),
+            body["plan"],
+            tuple(body["settled"]),
+            body["endings"],
         )
 
 
@@ -81,7 +88,7 @@ class Checkpoint:
         """Name a checkpoint; nothing is created yet."""
         self.path = local_path(location)
         self.state = self.path / "state"
-        self.spark = self.path / "spark"
+        self.plan_number = 0
         self._epoch = 0
         self._lock: int | None = None
 
@@ -89,8 +96,13 @@ class Checkpoint:
         """Whether a run has ever used this directory as its checkpoint."""
         return (self.path / "anabranch.json").exists()
 
+    @property
+    def spark(self) -> Path:
+        """Where Spark keeps its logs under the plan that is in force."""
+        return self._spark(self.plan_number)
+
     def take(self, identity: Json) -> None:
-        """Become the one writer, after checking that the checkpoint belongs to this very query."""
+        """Become the one writer, after checking that the checkpoint belongs to such an engine."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"checkpoint {self.path} is not a directory; choose another path")
         if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
@@ -100,10 +112,11 @@ class Checkpoint:
         self.path.mkdir(parents=True, exist_ok=True)
         self._acquire_lock()
         try:
-            for directory in ("state", "steps", "reports", "epochs", "spark"):
+            for directory in ("state", "steps", "reports", "epochs", "plans", "spark"):
                 (self.path / directory).mkdir(exist_ok=True)
             create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
             self._check_identity(identity)
+            self.plan_number = max((n for n in self.plans() if self._spark(n).exists()), default=0)
             self._check_spark_log()
             self._open_epoch()
         except BaseException:
@@ -124,6 +137,51 @@ class Checkpoint:
     def identity(self) -> Json:
         """What the checkpoint says it belongs to."""
         return read_document(self.path / "anabranch.json")
+
+    def plans(self) -> list[int]:
+        """The numbers of the plans that are there, ascending."""
+        return _numbers(self.path / "plans")
+
+    def plan(self, number: int) -> Json:
+        """The document of a plan."""
+        return read_document(self.path / "plans" / f"{number:06d}.json")
+
+    @property
+    def next_plan(self) -> int:
+        """The number that a new plan will have."""
+        return max(self.plans(), default=0) + 1
+
+    def adopt(self, document: Json) -> int:
+        """Put a plan in force, unless it is already, and return its number.
+
+        Spark goes on where it was: at the same offsets of every stream that it has read before.
+        """
+        document = json.loads(json.dumps(document))
+        if self.plan_number and self.plan(self.plan_number) == document:
+            return self.plan_number
+        if not self.steps():
+            # Nothing counts yet: queries that failed in their first batch may be corrected.
+            for path in (*(self.path / "plans").iterdir(), *(self.path / "spark").iterdir()):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self.plan_number = 0
+        before, number = self.plan_number, self.next_plan
+        write_file(self.path / "plans" / f"{number:06d}.json", encode_document(document))
+        failpoint("plan.described")
+        if before:
+            read = self.plan(before)["read"], document["read"]
+            copy_logs(self._spark(before), self._spark(number), *read)
+        else:
+            self._spark(number).mkdir(parents=True)
+        failpoint("plan.adopted")
+        self.plan_number = number
+        needed = min([self.read_step(n).plan for n in self.steps()], default=number)
+        for old in (n for n in self.plans() if n < needed):
+            shutil.rmtree(self._spark(old), ignore_errors=True)
+            (self.path / "plans" / f"{old:06d}.json").unlink()
+        return number
+
+    def _spark(self, number: int) -> Path:
+        return self.path / "spark" / f"{number:06d}"
 
     def steps(self) -> list[int]:
         """The numbers of the retained steps, ascending."""
@@ -219,20 +277,19 @@ class Checkpoint:
     def _check_identity(self, identity: Json) -> None:
         path = self.path / "anabranch.json"
         if not self.steps() and not (path.exists() and self.identity() == identity):
-            # Nothing counts yet: a query that failed in its first batch may be corrected. The same query keeps
-            # Spark's log, so that batch 0 comes again with the rows that the sink may have seen under that id.
-            shutil.rmtree(self.spark)
-            self.spark.mkdir()
+            # Nothing counts yet.
+            for folder in ("plans", "spark"):
+                shutil.rmtree(self.path / folder)
+                (self.path / folder).mkdir()
             write_file(path, encode_document(identity))
             return
-        differences = [
-            f"{what} was {_short(known)} and is now {_short(now)}"
-            for what, known, now in _differences(self.identity(), identity)
+        found = [
+            f"{what} was {known!r} and is now {now!r}" for what, known, now in differences(self.identity(), identity)
         ]
-        if differences:
+        if found:
             raise ResumeMismatchError(
-                f"checkpoint {self.path} cannot be resumed: {'; '.join(differences)}. Run the query it was made "
-                "with, or give the changed one a new checkpoint directory"
+                f"checkpoint {self.path} cannot be resumed: {'; '.join(found)}. Run with what it was made with, or "
+                "choose a new checkpoint directory"
             )
 
     def _check_spark_log(self) -> None:
@@ -273,16 +330,12 @@ def _numbers(directory: Path) -> list[int]:
     return sorted(int(path.stem) for path in directory.glob("*.json") if path.stem.isdecimal())
 
 
-def _differences(known: Any, now: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+def differences(known: Any, now: Any, where: str = "") -> list[tuple[str, Any, Any]]:
+    """Where two documents differ: the place, and what stands there in each."""
     if isinstance(known, dict) and isinstance(now, dict):
         return [
             found
             for name in sorted(known.keys() | now.keys())
-            for found in _differences(known.get(name), now.get(name), f"{where}, {name}" if where else name)
+            for found in differences(known.get(name), now.get(name), f"{where}, {name}" if where else name)
         ]
     return [] if known == now else [(where, known, now)]
-
-
-def _short(value: Any) -> str:
-    text = repr(value) if value is not None else "absent"
-    return text if len(text) <= 200 else text[:197] + "..."

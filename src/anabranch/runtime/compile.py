@@ -1,54 +1,56 @@
-"""From a bound query to its layout: which columns are stored and travel where, and what each operator does with them.
+"""From a network to its layout: which columns are stored and travel where, and what each operator does with them.
 
-Parts of a plan are numbered as in `plan/logical`: inputs, then what operators produce. A part is stored at the operator
-above it. State columns of an input are `key.0`, ... (where they are stored) and `col.NAME`; those of joined rows also
-have `ts:N` with the event time of input N, and are `col.ALIAS.NAME`. What is grouped is stored as keys, `arg.0`, ...,
-and, if it is joined, the time it expires at; the grouping is numbered after all joins.
+Ports are numbered as in `plan/network`; what has state and what rows are exchanged to is a port. Names of columns are
+those of `columns`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import cast
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.kernel.delta import INPUT, Projection
-from anabranch.kernel.multiway import UNBOUNDED, JoinShape
+from anabranch.kernel.multiway import JoinShape
 from anabranch.kernel.operator import EXPIRY, StatefulOperator
 from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
-from anabranch.plan.logical import ContinuousQuery, JoinInput, Output, StreamSchema, joined_column, quote
+from anabranch.plan.logical import JoinInput, StreamSchema, joined_column, quote
+from anabranch.plan.network import Answer, Network, Port
 from anabranch.plan.rounds import rounds_of
-from anabranch.plan.watermark import InputTime, PortTime, SourceTime, input_times, port_window, retention
+from anabranch.plan.watermark import PortTime, SourceTime, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
+from anabranch.runtime.columns import Columns, time_name
 from anabranch.runtime.derive import derived_schema, source_frame
-from anabranch.runtime.grouped import group_types
-from anabranch.runtime.keys import canonical, key_class_types, must_verify
-from anabranch.runtime.layout import Carried, Exchange, InputLayout, Layout, PartLayout, Slot
+from anabranch.runtime.keys import canonical
+from anabranch.runtime.layout import AnswerLayout, Carried, Exchange, InputLayout, Layout, PortLayout, Slot
 from anabranch.runtime.notes import NOTE
-from anabranch.runtime.processor import Goes, OperatorPlan, ProcessorPlan, RoundPlan
+from anabranch.runtime.processor import Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.state.run import HASH, TS
 
 # A run covers at most this part of the time that rows are kept, so that most of them can be dropped whole.
 SPANS_PER_RETENTION = 4
 
+# Pairs of a new name and a name in the results of an operator.
+Picked = tuple[tuple[str, str], ...]
+
 
 def lay_out(
     spark: SparkSession,
-    query: ContinuousQuery,
-    frames: dict[str, DataFrame],
-    streams: dict[str, StreamSchema],
+    network: Network,
+    frames: Mapping[str, DataFrame],
+    streams: Mapping[str, StreamSchema],
     *,
     keep_rejected: bool,
     keep_late: bool,
 ) -> Layout:
-    """The layout of a bound query over the given stream DataFrames."""
-    return _Maker(spark, query, frames, streams, keep_late).make(keep_rejected)
+    """The layout of a network over the given stream DataFrames."""
+    return _Maker(spark, network, frames, streams, keep_late).make(keep_rejected)
 
 
 class _Maker:
@@ -57,68 +59,58 @@ class _Maker:
     def __init__(
         self,
         spark: SparkSession,
-        query: ContinuousQuery,
-        frames: dict[str, DataFrame],
-        streams: dict[str, StreamSchema],
+        network: Network,
+        frames: Mapping[str, DataFrame],
+        streams: Mapping[str, StreamSchema],
         keep_late: bool,
     ) -> None:
         self._spark = spark
-        self._query = query
+        self._network = network
         self._frames = frames
         self._streams = streams
         self._keep_late = keep_late
-        self._leaves = len(query.inputs)
-        self._timed = query.grouping is not None or any(entry.window is not None for entry in query.inputs)
-        types = key_class_types(spark, query, frames)
-        self._key_types = [tuple(types[n] for n in operator.classes) for operator in query.operators]
-        self._times = input_times(query, streams)
-        self._in_place = self._is_grouped_in_place()
-        self._rounds = rounds_of(query, grouped_in_place=self._in_place)
-        self._above = {part: n for n, operator in enumerate(query.operators) for part in operator.parts}
-        self._group = None
-        if query.grouping is not None:
-            self._group = group_types(self._grouped_rows(spark), query.grouping, in_place=self._in_place)
-        if self._group is not None:
-            self._above[query.root] = len(query.operators)
-            self._key_types.append(self._group.keys)
+        self._columns = Columns(spark, network, frames, streams)
+        self._rounds = rounds_of(network, self._columns.in_place)
+        self._crossing = {(edge.upper, edge.port) for edge in self._rounds.crossing}
+        self._ports = network.ports
+        self._groupings = [n for n, operator in enumerate(network.operators) if operator.grouping is not None]
+        self._timed = any(entry.timed for entry in network.inputs)
 
     def make(self, keep_rejected: bool) -> Layout:
-        query = self._query
+        network = self._network
         slots: list[Slot] = []
-        inputs, stored, late = [], {}, []
-        for number, entry in enumerate(query.inputs):
-            types = derived_schema(self._spark, entry, self._frames, self._streams) if entry.is_derived else None
-            for nth in range(len(entry.sources)):
-                made, stored[number], shown = self._input(number, nth, types, slots)
+        inputs, late = [], []
+        arrivals: list[dict[int, Projection]] = [{} for _ in range(self._rounds.count)]
+        for number, entry in enumerate(network.inputs):
+            (port,) = network.consumers(number)
+            derived = entry.entry.is_derived
+            types = derived_schema(self._spark, entry.entry, self._frames, self._streams) if derived else None
+            for nth in range(len(entry.entry.sources)):
+                made, arrivals[0][port], shown = self._input(number, port, nth, types, slots)
                 inputs.append(made)
                 late.append(shown)
-        arrivals: list[dict[int, Projection]] = [stored, *({} for _ in range(1, self._rounds.count))]
-        exchanges, operators = [], []
-        for number in range(self._rounds.count):
-            crossing = [edge.lower for edge in self._rounds.crossing if self._rounds.of[edge.lower] == number]
-            exchange = self._exchange(crossing) if number + 1 < self._rounds.count else None
-            if exchange is not None:
-                exchanges.append(exchange)
-                arrivals[number + 1] |= {part.part: self._state_of(part) for part in exchange.parts}
-            operators.append([self._operator(n, exchange) for n in self._rounds.operators(number)])
-        ports = tuple(
-            PortTime(query.inputs_of(part), self._opposite(part))
-            for part in range(query.root + (self._group is not None))
+        exchanges = []
+        for number in range(1, self._rounds.count):
+            exchange = self._exchange(number)
+            exchanges.append(exchange)
+            arrivals[number] |= {entry.port: self._state_of(entry) for entry in exchange.ports}
+        answers = [self._answer(answer) for answer in network.answers]
+        rounds = tuple(
+            RoundPlan(
+                tuple(self._operator(n, exchanges, answers) for n in self._rounds.operators(number)),
+                arrivals[number],
+                _arrow_schema(exchanges[number].yielded) if number < len(exchanges) else None,
+            )
+            for number in range(self._rounds.count)
         )
-        root, fields, outputs = self._answer()
-        operators[-1][-1] = replace(operators[-1][-1], operator=root)
-        schemas = [
-            to_arrow_schema(exchange.yielded, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
-            for exchange in exchanges
-        ]
+        sources = tuple(self._source_time(entry) for entry in inputs)
+        ports = tuple(self._port_time(n, p) for n, p in self._ports)
         plan = ProcessorPlan(
             aliases=tuple(entry.label for entry in inputs),
-            leaves=tuple(entry.leaf for entry in inputs),
-            rounds=tuple(
-                RoundPlan(tuple(those), arriving, schema)
-                for those, arriving, schema in zip(operators, arrivals, [*schemas, None], strict=True)
-            ),
-            max_spans=tuple(_max_span(self._times, port) for port in ports),
+            leaves=tuple(entry.port for entry in inputs),
+            rounds=rounds,
+            max_spans=tuple(_max_span(sources, port) for port in ports),
+            groupings=tuple(self._groupings),
             keep_rejected=keep_rejected,
             late_projections=tuple(late) if self._keep_late else None,
         )
@@ -126,51 +118,51 @@ class _Maker:
             inputs=tuple(inputs),
             slots=tuple(slots),
             exchanges=tuple(exchanges),
-            key_types=tuple(self._key_types),
+            key_types=tuple(self._columns.key_types),
             rounds=self._rounds.of,
-            times=self._times,
-            sources=tuple(SourceTime(entry.leaf, self._streams[entry.source.stream].lateness) for entry in inputs),
+            sources=sources,
             ports=ports,
+            groupings=len(self._groupings),
             timed=self._timed,
             processor=plan,
-            result_schema=T.StructType([T.StructField(f.name, carried_type(f.dataType)) for f in fields]),
-            joined_schema=T.StructType(fields),
-            outputs=outputs,
-            argument_types=tuple(data_type for _, data_type in self._arguments),
+            answers=tuple(answers),
+            argument_types=tuple(
+                () if group is None else tuple(data_type for _, data_type in group.arguments)
+                for group in self._columns.groups
+            ),
         )
 
     def _input(
-        self, number: int, nth: int, types: T.StructType | None, slots: list[Slot]
+        self, number: int, port: int, nth: int, types: T.StructType | None, slots: list[Slot]
     ) -> tuple[InputLayout, Projection, Projection]:
         """The layout of a source, what of its rows is stored, and what is shown of those that are late."""
-        entry = self._query.inputs[number]
+        n, _ = self._ports[port]
+        entry, timed = self._network.inputs[number].entry, self._network.inputs[number].timed
         source = entry.sources[nth]
-        key_types = self._key_types[self._above[number]]
+        key_types, group = self._columns.key_types[n], self._columns.groups[n]
         source_time = self._streams[source.stream].time
         rows = source_frame(source, source_time, self._frames, types)
         schema = rows.schema
-        time = self._streams[entry.stream].time if self._timed else None
+        time = self._streams[entry.stream].time if timed else None
         plain = {quote(column): column for column in schema.names}
         keys = [to_carried(canonical(key, t), t) for key, t in zip(entry.key, key_types, strict=True)]
         judged = judge(rows, [*entry.conditions, *keys])
-        grouped = self._group is not None and number == self._query.root
-        arguments = judge(rows, [text for text, _ in self._arguments] if grouped else [])
-        verify = grouped or must_verify(key_types)
-        wanted = [(f"key.{n}", key, carried_type(t)) for n, (key, t) in enumerate(zip(keys, key_types, strict=True))]
-        wanted = wanted if verify or self._keep_late else []
+        grouped = () if group is None else group.arguments
+        arguments = judge(rows, [text for text, _ in grouped])
+        verified = self._columns.verified(n)
+        wanted = [(f"key.{k}", key, carried_type(t)) for k, (key, t) in enumerate(zip(keys, key_types, strict=True))]
+        wanted = wanted if verified or self._keep_late else []
         shown = [plain.get(key, key) for key in entry.key[: len(wanted)]]
         for column in entry.columns:
             data_type = schema[column].dataType
             check_carried(joined_column(entry.alias, column), data_type)
             wanted.append((f"col.{column}", to_carried(quote(column), data_type), carried_type(data_type)))
-        if grouped:
-            wanted += [
-                (name, text, data_type)
-                for name, (text, data_type) in zip(self._argument_names, self._arguments, strict=True)
-            ]
+        if group is not None:
+            wanted += [(name, text, t) for name, (text, t) in zip(group.names, grouped, strict=True)]
         placed = _place(slots, [data_type for _, _, data_type in wanted])
         made = InputLayout(
             number,
+            port,
             _label(entry, nth),
             entry,
             source,
@@ -182,278 +174,219 @@ class _Maker:
             schema[time].dataType if time else None,
             tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             tuple(arguments),
-            grouped,
+            group is not None,
             NOTE in rows.columns,
         )
         names = [(name, slot) for slot, (name, _, _) in zip(placed, wanted, strict=True)]
-        aggregated = [plain.get(text, text) for text, _ in self._arguments] if grouped else []
+        aggregated = [plain.get(text, text) for text, _ in grouped]
         late = Projection(tuple(zip([*shown, *entry.columns, *aggregated], placed, strict=True)))
-        return made, Projection(tuple(names if verify else names[len(shown) :])), late
+        return made, Projection(tuple(names if verified else names[len(shown) :]), timed), late
 
-    def _operator(self, n: int, exchange: Exchange | None) -> OperatorPlan:
-        """An operator as a processor runs it; the last one is replaced when the answer is known."""
-        part = self._leaves + n
-        if n == len(self._query.operators):
-            return OperatorPlan(part, (self._query.root,), self._aggregate(()), Goes.SINK)
-        operator = self._query.operators[n]
-        shape, goes = self._shape(n), self._goes(n)
-        if goes is Goes.SINK:
-            return OperatorPlan(part, operator.parts, WindowJoin(shape, ()), goes)
-        if goes is Goes.HERE and self._is_grouped(part):
-            return OperatorPlan(part, operator.parts, self._grouped_join(n, shape), goes)
-        names = {}
-        if goes is Goes.EXCHANGE and exchange is not None:
-            travelling = next(entry for entry in exchange.parts if entry.part == part)
-            names = {column.name: column.slot for column in travelling.columns}
-        results = [
-            ResultColumn(names.get(joined_column(*column), f"col.{joined_column(*column)}"), *self._origin(n, column))
-            for column in operator.columns
-        ]
-        timed = tuple(names.get(time_name(i), time_name(i)) for i in self._timed_inputs(part))
-        results += [
-            ResultColumn(name, *self._time_origin(n, i))
-            for name, i in zip(timed, self._timed_inputs(part), strict=True)
-        ]
-        if goes is Goes.HERE:
-            results.append(ResultColumn(HASH, 0, HASH))
-            results += [ResultColumn(name, 0, name) for name in shape.verify]
-        join = WindowJoin(shape, tuple(results), timed if self._timed else None)
-        return OperatorPlan(part, operator.parts, join, goes)
+    def _operator(self, n: int, exchanges: list[Exchange], answers: list[AnswerLayout]) -> OperatorPlan:
+        """An operator as a processor runs it."""
+        node = len(self._network.inputs) + n
+        ports = tuple(number for number, (owner, _) in enumerate(self._ports) if owner == n)
+        here, destinations = False, []
+        for number in self._network.consumers(node):
+            if self._ports[number] in self._crossing:
+                travelling = next(entry for exchange in exchanges for entry in exchange.ports if entry.port == number)
+                picked = tuple((column.slot, self._columns.given(column.name)) for column in travelling.columns)
+                destinations.append(Destination(Goes.EXCHANGE, number, self._with_time(n, picked)))
+            else:
+                here = True
+                destinations.append(Destination(Goes.HERE, number, self._with_time(n, self._picked_here(n, number))))
+        for number, answer in enumerate(answers):
+            if answer.node == node:
+                destinations.append(Destination(Goes.SINK, number, answer.picked))
+        if self._network.operators[n].grouping is not None:
+            return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
+        return OperatorPlan(n, ports, self._join(n, destinations, here=here), tuple(destinations))
 
-    def _grouped_join(self, n: int, shape: JoinShape) -> WindowJoin:
-        """A join whose results are grouped where they are: what the grouping stores of them."""
-        assert self._query.grouping is not None, "results that stay go to the grouping"
-        columns = {quote(joined_column(*column)): column for column in self._query.operators[n].columns}
-        wanted = {f"key.{k}": text for k, text in enumerate(self._query.grouping.keys)}
-        wanted |= dict(zip(self._argument_names, (text for text, _ in self._arguments), strict=True))
-        results = [ResultColumn(name, *self._origin(n, columns[text])) for name, text in wanted.items()]
-        inputs = self._timed_inputs(self._leaves + n)
-        results += [ResultColumn(time_name(i), *self._time_origin(n, i)) for i in inputs]
-        results.append(ResultColumn(HASH, 0, HASH))
-        windows = [
-            (time_name(i), _kernel_window(self._query.inputs[i].window))
-            for i in inputs
-            if self._query.inputs[i].window is not None
-        ]
-        return WindowJoin(shape, tuple(results), tuple(time_name(i) for i in inputs), tuple(windows))
+    def _with_time(self, n: int, picked: Picked) -> Picked:
+        return ((TS, TS), *picked) if self._is_timed(n) else picked
 
-    def _is_grouped_in_place(self) -> bool:
-        """Whether what is joined last is grouped by the very key it is joined on: it is where it is needed already.
+    def _is_timed(self, n: int) -> bool:
+        return any(self._network.inputs[i].timed for i in self._network.inputs_of(len(self._network.inputs) + n))
 
-        Keys and arguments have to be plain columns, as no expression is computed there. Floating point keys are not,
-        since they are joined and grouped in a canonical form.
-        """
-        query, grouping = self._query, self._query.grouping
-        if grouping is None or not query.operators or query.operators[-1].conditions:
-            return False
-        root = query.operators[-1]
-        columns = {quote(joined_column(*column)): column for column in root.columns}
-        texts = [*grouping.keys, *(call.argument for call in grouping.calls if call.argument is not None)]
-        if any(text not in columns for text in texts):
-            return False
-        of_class = {joined: n for n in root.classes for joined in _plain_terms(query.classes[n])}
-        classes = [of_class.get(columns[key]) for key in grouping.keys]
-        types = [self._type_of(*columns[text]) for text in texts]
-        return (
-            sorted(n for n in classes if n is not None) == sorted(root.classes)
-            and len(classes) == len(root.classes)
-            and not any(isinstance(data_type, T.FractionalType) for data_type in types[: len(classes)])
-            and not any(is_changed(data_type) for data_type in types)
-        )
+    def _picked_here(self, n: int, number: int) -> Picked:
+        """What of the results of a join is stored at a port on the same processor."""
+        upper, p = self._ports[number]
+        port, group = self._network.operators[upper].ports[p], self._columns.groups[upper]
+        if group is None:
+            keys = tuple((name, name) for name in self._columns.verified(upper))
+            columns = tuple(
+                (self._columns.stored(port, c), self._columns.given(joined_column(*c))) for c in port.columns
+            )
+            times = tuple((self._columns.stored_time(port, i), time_name(i)) for i in self._columns.timed(port.node))
+            return ((HASH, HASH), *keys, *columns, *times)
+        names = {quote(field.name): self._columns.given(field.name) for field in self._columns.fields(port.node)}
+        keys = tuple((f"key.{k}", names[text]) for k, text in enumerate(port.keys))
+        arguments = tuple((name, names[text]) for name, (text, _) in zip(group.names, group.arguments, strict=True))
+        return ((HASH, HASH), *keys, *arguments, (EXPIRY, EXPIRY))
 
-    def _shape(self, n: int) -> JoinShape:
-        operator, goes = self._query.operators[n], self._goes(n)
-        verify = tuple(f"key.{k}" for k in range(len(operator.classes))) if must_verify(self._key_types[n]) else ()
-        times = tuple(() if below < self._leaves else self._expiries(below) for below in operator.parts)
-        return JoinShape(
-            tuple(self._window(below) for below in operator.parts),
-            verify,
-            times if any(times) else (),
-            keep=(*((HASH,) if goes is Goes.HERE else ()), *((TS,) if goes is not Goes.SINK and self._timed else ())),
-        )
+    def _join(self, n: int, destinations: list[Destination], *, here: bool) -> WindowJoin:
+        """A join that gives all that any of its destinations picks."""
+        operator, node = self._network.operators[n], len(self._network.inputs) + n
+        wanted = dict.fromkeys(name for destination in destinations for _, name in destination.picked)
+        goes_on = any(destination.goes is not Goes.SINK for destination in destinations) and self._is_timed(n)
+        origins: dict[str, tuple[int, str]] = {}
+        for p, port in enumerate(operator.ports):
+            for column in port.columns:
+                origins[self._columns.given(joined_column(*column))] = p, self._columns.stored(port, column)
+            for i in self._columns.timed(port.node):
+                origins[time_name(i)] = p, self._columns.stored_time(port, i)
+        timed = [time_name(i) for i in self._columns.timed(node)]
+        if goes_on:
+            wanted |= dict.fromkeys(timed)
+        results = [ResultColumn(name, *origins[name]) for name in wanted if name in origins]
+        if here:
+            stored = [name for name in self._columns.verified(n) if name in wanted]
+            results += [ResultColumn(name, 0, name) for name in (HASH, *stored)]
+        windows = [(time_name(i), window) for i, window in self._columns.windows(node)] if EXPIRY in wanted else []
+        shape = self._shape(n, keep=(*((HASH,) if here else ()), *((TS,) if goes_on else ())))
+        return WindowJoin(shape, tuple(results), tuple(timed) if goes_on else None, tuple(windows))
 
-    def _aggregate(self, results: tuple[tuple[str, int], ...]) -> StatefulOperator:
-        group, grouping = self._group, self._query.grouping
-        assert group is not None, "only a query that groups has an aggregate"
-        assert grouping is not None, "only a query that groups has an aggregate"
-        if grouping.applied is not None:
-            return cast(StatefulOperator, grouping.applied.operator)
+    def _shape(self, n: int, keep: tuple[str, ...]) -> JoinShape:
+        windows, times = [], []
+        for port in self._network.operators[n].ports:
+            timed = self._columns.timed(port.node)
+            windows.append(min((self._columns.window(i) for i in timed), default=None))
+            joined = self._network.operator_of(port.node) is not None
+            expiries = [(self._columns.stored_time(port, i), self._columns.window(i)) for i in timed]
+            times.append(tuple(expiries) if joined else ())
+        return JoinShape(tuple(windows), self._columns.verified(n), tuple(times) if any(times) else (), keep)
+
+    def _aggregate(self, n: int, destinations: list[Destination]) -> StatefulOperator:
+        group, operator = self._columns.groups[n], self._network.operators[n]
+        assert group is not None, "only a grouping has an aggregate"
+        assert operator.grouping is not None, "only a grouping has an aggregate"
+        if operator.grouping.applied is not None:
+            return cast(StatefulOperator, operator.grouping.applied.operator)
+        wanted = {name for destination in destinations for _, name in destination.picked}
         return WindowAggregate(
-            keys=tuple(f"key.{n}" for n in range(len(group.keys))),
+            keys=tuple(f"key.{k}" for k in range(len(group.keys))),
             calls=group.calls,
-            results=results,
-            width=port_window(self._times, PortTime(self._query.inputs_of(self._query.root), ())),
-            rows=grouping.rows,
+            results=tuple(
+                (given, k)
+                for k, field in enumerate(group.results)
+                if (given := self._columns.given(field.name)) in wanted
+            ),
+            width=self._port_time(n, 0).window,
+            rows=operator.grouping.rows,
             ties=group.names,
-            distinct=grouping.distinct,
-            last_only=grouping.once,
+            distinct=operator.grouping.distinct,
+            last_only=operator.grouping.once,
         )
 
-    def _goes(self, n: int) -> Goes:
-        if n == len(self._query.operators) - 1 and self._group is None:
-            return Goes.SINK
-        return Goes.EXCHANGE if any(edge.lower == n for edge in self._rounds.crossing) else Goes.HERE
-
-    def _exchange(self, lower: list[int]) -> Exchange:
-        """What travels after a round: the results of these operators."""
+    def _exchange(self, number: int) -> Exchange:
+        """What travels to the operators of a round, and of later ones, out of the round before."""
         slots: list[Slot] = []
-        parts, yielded = [], set()
-        for n in lower:
-            operator, part = self._query.operators[n], self._leaves + n
-            key_types = self._key_types[self._above[part]]
-            texts = self._keys_above(part)
-            keys = [to_carried(canonical(key, t), t) for key, t in zip(texts, key_types, strict=True)]
-            wanted = [
-                (joined_column(alias, column), self._type_of(alias, column)) for alias, column in operator.columns
+        ports, yielded, kept = [], set(), set()
+        for port in (
+            p for p, place in enumerate(self._ports) if place in self._crossing and self._sent(place) == number
+        ):
+            n, p = self._ports[port]
+            through = self._network.operators[n].ports[p]
+            key_types = self._columns.key_types[n]
+            keys = [to_carried(canonical(key, t), t) for key, t in zip(through.keys, key_types, strict=True)]
+            computed = self._computed(n, through, keys)
+            stored = {joined_column(*column) for column in through.columns}
+            wanted: list[tuple[str, T.DataType]] = [
+                (field.name, field.dataType)
+                for field in self._columns.fields(through.node)
+                if field.name in stored
+                or _is_read(field, [*through.conditions, *keys, *(text for text, _ in computed)])
             ]
-            wanted += [(time_name(i), T.LongType()) for i in self._timed_inputs(part)]
-            computed = self._computed(part, keys)
+            wanted += [(time_name(i), T.LongType()) for i in self._columns.timed(through.node)]
             placed = _place(slots, [*(carried_type(t) for _, t in wanted), *(t for _, t in computed)])
-            columns = [Carried(name, t, slot) for (name, t), slot in zip(wanted, placed, strict=False)]
+            columns = tuple(Carried(name, t, slot) for (name, t), slot in zip(wanted, placed, strict=False))
             yielded |= {column.slot for column in columns}
             filled = tuple((slot, text) for slot, (text, _) in zip(placed[len(wanted) :], computed, strict=True))
-            grouped = self._is_grouped(part)
-            parts.append(PartLayout(part, operator.conditions, tuple(keys), filled, tuple(columns), grouped))
-        fields = [T.StructField(INPUT, T.ByteType()), *([T.StructField(TS, T.LongType())] if self._timed else [])]
+            grouped = self._columns.groups[n] is not None
+            ports.append(PortLayout(port, through.conditions, tuple(keys), filled, columns, grouped))
+            kept |= {slot for _, slot in self._state_of(ports[-1]).columns}
+        fields = [T.StructField(INPUT, T.ShortType()), *([T.StructField(TS, T.LongType())] if self._timed else [])]
         fields += [T.StructField(slot.name, slot.type) for slot in slots if slot.name in yielded]
-        if self._is_grouped(parts[0].part):
-            # What aggregates are of goes on, not what it is computed from.
-            kept = {slot for slot, _ in parts[0].computed}
-            slots = [slot for slot in slots if slot.name in kept]
-        return Exchange(tuple(parts), tuple(slots), T.StructType(fields))
+        return Exchange(tuple(ports), tuple(s for s in slots if s.name in kept), T.StructType(fields))
 
-    def _keys_above(self, part: int) -> tuple[str, ...]:
-        """The expressions of a part's key in the operator above it."""
-        if self._is_grouped(part):
-            assert self._query.grouping is not None
-            return self._query.grouping.keys
-        above = self._query.operators[self._above[part]]
-        return above.keys[above.parts.index(part)]
+    def _sent(self, place: tuple[int, int]) -> int:
+        """The round before which rows travel to a port: the one after that in which they are made."""
+        n, p = place
+        lower = self._network.operator_of(self._network.operators[n].ports[p].node)
+        assert lower is not None, "rows of streams travel before the first round"
+        return self._rounds.of[lower] + 1
 
-    def _computed(self, part: int, keys: list[str]) -> list[tuple[str, T.DataType]]:
-        """What Spark computes of the columns of a part and is stored: expressions with their types."""
-        key_types = self._key_types[self._above[part]]
+    def _computed(self, n: int, port: Port, keys: list[str]) -> list[tuple[str, T.DataType]]:
+        """What Spark computes of the rows that travel to a port and is stored: expressions with their types."""
+        key_types, group = self._columns.key_types[n], self._columns.groups[n]
         stored = [(key, carried_type(t)) for key, t in zip(keys, key_types, strict=True)]
-        if not self._is_grouped(part):
-            return stored if must_verify(key_types) else []
-        ends = [
-            f"{quote(time_name(i))} + {_kernel_window(self._query.inputs[i].window)}L"
-            for i in self._timed_inputs(part)
-            if self._query.inputs[i].window is not None
-        ]
+        if group is None:
+            return stored if self._columns.verified(n) else []
+        ends = [f"{quote(time_name(i))} + {window}L" for i, window in self._columns.windows(port.node)]
         expiry = ends[0] if len(ends) == 1 else f"least({', '.join(ends)})"
-        return [*stored, *self._arguments, (expiry, T.LongType())]
+        return [*stored, *group.arguments, (expiry, T.LongType())]
 
-    def _is_grouped(self, part: int) -> bool:
-        return self._group is not None and part == self._query.root
+    def _state_of(self, arrived: PortLayout) -> Projection:
+        """What of rows that have travelled to a port is stored."""
+        n, p = self._ports[arrived.port]
+        port, group = self._network.operators[n].ports[p], self._columns.groups[n]
+        slots = [slot for slot, _ in arrived.computed]
+        if group is not None:
+            names = [*(f"key.{k}" for k in range(len(group.keys))), *group.names, EXPIRY]
+            return Projection(tuple(zip(names, slots, strict=True)), timed=True)
+        keys = [(f"key.{k}", slot) for k, slot in enumerate(slots)]
+        stored: dict[str, str] = {joined_column(*column): self._columns.stored(port, column) for column in port.columns}
+        stored |= {time_name(i): self._columns.stored_time(port, i) for i in self._columns.timed(port.node)}
+        columns = [(stored[column.name], column.slot) for column in arrived.columns if column.name in stored]
+        return Projection((*keys, *columns), timed=self._is_timed(n))
 
-    @property
-    def _argument_names(self) -> tuple[str, ...]:
-        return () if self._group is None else self._group.names
+    def _answer(self, answer: Answer) -> AnswerLayout:
+        """What is picked for an answer, in its final form if it can be, and what is left to do with it."""
+        fields = self._columns.fields(answer.node)
+        by_text = {quote(field.name): field for field in fields}
+        n = self._network.operator_of(answer.node)
+        group = None if n is None else self._columns.groups[n]
+        gives = group is not None and group.gives is not None
+        given = str if gives else self._columns.given
+        changed = is_changed(T.StructType(fields)) or gives
+        plain = all(output.expression in by_text for output in answer.outputs)
+        if answer.conditions or changed or not plain:
+            # What is carried for others stays behind.
+            texts = [*answer.conditions, *(output.expression for output in answer.outputs)]
+            fields = [field for field in fields if _is_read(field, texts)] or fields[:1]
+            picked = tuple((field.name, given(field.name)) for field in fields)
+            return _answer_layout(answer, fields, picked, final=False)
+        picked = tuple((output.name, given(by_text[output.expression].name)) for output in answer.outputs)
+        final = [T.StructField(output.name, by_text[output.expression].dataType) for output in answer.outputs]
+        return _answer_layout(answer, final, picked, final=True)
 
-    @property
-    def _arguments(self) -> tuple[tuple[str, T.DataType], ...]:
-        return () if self._group is None else self._group.arguments
+    def _source_time(self, entry: InputLayout) -> SourceTime:
+        n, _ = self._ports[entry.port]
+        late = self._network.inputs[entry.leaf].late
+        lateness = self._streams[entry.source.stream].lateness if late else None
+        return SourceTime(entry.leaf, lateness, self._grouping(n))
 
-    def _grouped_rows(self, spark: SparkSession) -> DataFrame:
-        """No rows, with the columns that a grouping is over."""
-        query = self._query
-        if not query.operators:
-            return self._frames[query.inputs[0].stream]
-        columns = query.operators[-1].columns
-        fields = [T.StructField(joined_column(*column), self._type_of(*column)) for column in columns]
-        return spark.createDataFrame([], T.StructType(fields))
+    def _port_time(self, n: int, p: int) -> PortTime:
+        ports, network = self._network.operators[n].ports, self._network
+        inside = network.inputs_of(ports[p].node)
+        others = (i for other, port in enumerate(ports) if other != p for i in network.inputs_of(port.node))
+        windows = [w for i in inside if (w := network.inputs[i].entry.window) is not None]
+        return PortTime(inside, tuple(sorted(others)), min(windows, default=None), self._grouping(n))
 
-    def _state_of(self, part: PartLayout) -> Projection:
-        """What of a part that has travelled is stored."""
-        slots = [slot for slot, _ in part.computed]
-        if self._is_grouped(part.part):
-            assert self._group is not None
-            names = [f"key.{n}" for n in range(len(self._group.keys))]
-            names += self._argument_names
-            return Projection(tuple(zip([*names, EXPIRY], slots, strict=True)))
-        times = {time_name(i) for i in self._timed_inputs(part.part)}
-        keys = [(f"key.{n}", slot) for n, slot in enumerate(slots)]
-        columns = [
-            (column.name if column.name in times else f"col.{column.name}", column.slot) for column in part.columns
-        ]
-        return Projection((*keys, *columns))
-
-    def _answer(self) -> tuple[StatefulOperator, list[T.StructField], tuple[Output, ...] | None]:
-        """The last operator, with results in their final form if they can be, and what is left to do with them."""
-        query = self._query
-        if self._group is not None:
-            fields = self._group.results
-        else:
-            fields = [T.StructField(joined_column(*c), self._type_of(*c)) for c in query.operators[-1].columns]
-        numbers = {quote(field.name): n for n, field in enumerate(fields)}
-        changed = is_changed(T.StructType(fields)) or (self._group is not None and self._group.gives is not None)
-        if query.residual is not None or changed or any(output.expression not in numbers for output in query.outputs):
-            return self._last([(field.name, n) for n, field in enumerate(fields)]), fields, query.outputs
-        final = [(output.name, numbers[output.expression]) for output in query.outputs]
-        fields = [T.StructField(name, fields[n].dataType) for name, n in final]
-        return self._last(final), fields, None
-
-    def _last(self, results: list[tuple[str, int]]) -> StatefulOperator:
-        """The last operator with these results: names, and numbers of what it can give."""
-        if self._group is not None:
-            return self._aggregate(tuple(results))
-        n = len(self._query.operators) - 1
-        columns = self._query.operators[n].columns
-        shown = tuple(ResultColumn(name, *self._origin(n, columns[number])) for name, number in results)
-        return WindowJoin(self._shape(n), shown)
-
-    def _origin(self, n: int, column: tuple[str, str]) -> tuple[int, str]:
-        """The port of an operator that a column comes through, and its name in that part's state."""
-        port, part = self._port_of(n, self._input_of(column[0]))
-        return port, f"col.{column[1]}" if part < self._leaves else f"col.{joined_column(*column)}"
-
-    def _time_origin(self, n: int, i: int) -> tuple[int, str]:
-        port, part = self._port_of(n, i)
-        return port, TS if part < self._leaves else time_name(i)
-
-    def _port_of(self, n: int, i: int) -> tuple[int, int]:
-        parts = enumerate(self._query.operators[n].parts)
-        return next((port, part) for port, part in parts if i in self._query.inputs_of(part))
-
-    def _input_of(self, alias: str) -> int:
-        return next(i for i, entry in enumerate(self._query.inputs) if entry.alias == alias)
-
-    def _type_of(self, alias: str, column: str) -> T.DataType:
-        stream = self._query.inputs[self._input_of(alias)].stream
-        return self._frames[stream].schema[column].dataType
-
-    def _has_time(self, i: int) -> bool:
-        return self._timed and self._streams[self._query.inputs[i].stream].time is not None
-
-    def _timed_inputs(self, part: int) -> list[int]:
-        return [i for i in self._query.inputs_of(part) if self._has_time(i)]
-
-    def _expiries(self, part: int) -> tuple[tuple[str, int], ...]:
-        inputs = self._timed_inputs(part)
-        return tuple((time_name(i), _kernel_window(self._query.inputs[i].window)) for i in inputs)
-
-    def _window(self, part: int) -> int | None:
-        windows = [_kernel_window(self._query.inputs[i].window) for i in self._timed_inputs(part)]
-        return min(windows, default=None)
-
-    def _opposite(self, part: int) -> tuple[int, ...]:
-        if self._is_grouped(part):
-            return ()
-        above = self._query.operators[self._above[part]]
-        return tuple(sorted(i for other in above.parts if other != part for i in self._query.inputs_of(other)))
+    def _grouping(self, n: int) -> int | None:
+        return self._groupings.index(n) if n in self._groupings else None
 
 
-def time_name(i: int) -> str:
-    """The column with the event time of input i in a joined row; those of aliases have a dot in their names."""
-    return f"ts:{i}"
-
-
-def _plain_terms(terms: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Alias and column of the terms of a class that are columns."""
-    for alias, text in terms:
-        if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1].replace("``", ""):
-            yield alias, text[1:-1].replace("``", "`")
+def _answer_layout(answer: Answer, fields: list[T.StructField], picked: Picked, *, final: bool) -> AnswerLayout:
+    return AnswerLayout(
+        name=answer.name,
+        node=answer.node,
+        picked=picked,
+        conditions=answer.conditions,
+        outputs=None if final else answer.outputs,
+        result_schema=T.StructType([T.StructField(f.name, carried_type(f.dataType)) for f in fields]),
+        joined_schema=T.StructType(fields),
+    )
 
 
 def _label(entry: JoinInput, nth: int) -> str:
@@ -463,10 +396,6 @@ def _label(entry: JoinInput, nth: int) -> str:
         return entry.alias
     alike = [n for n, source in enumerate(entry.sources) if source.stream == stream]
     return f"{entry.alias} ({stream})" if len(alike) == 1 else f"{entry.alias} ({stream} {alike.index(nth) + 1})"
-
-
-def _kernel_window(window: int | None) -> int:
-    return UNBOUNDED if window is None else min(window, UNBOUNDED)
 
 
 def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
@@ -483,6 +412,14 @@ def _place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
     return placed
 
 
-def _max_span(times: Sequence[InputTime], port: PortTime) -> int | None:
-    kept = retention(times, port)
+def _is_read(field: T.StructField, texts: list[str]) -> bool:
+    return any(quote(field.name) in text for text in texts)
+
+
+def _arrow_schema(schema: T.StructType) -> pa.Schema:
+    return to_arrow_schema(schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
+
+
+def _max_span(sources: tuple[SourceTime, ...], port: PortTime) -> int | None:
+    kept = retention(sources, port)
     return None if kept is None else max(kept // SPANS_PER_RETENTION, 1)

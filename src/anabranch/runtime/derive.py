@@ -7,7 +7,7 @@ lost, but goes on with what there is of it and is rejected where all bad rows ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import and_
@@ -18,14 +18,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError
-from anabranch.plan.logical import DERIVED_TIME, ContinuousQuery, JoinInput, Selection, Source, StreamSchema, quote
+from anabranch.plan.logical import DERIVED_TIME, JoinInput, Selection, Source, StreamSchema, quote
+from anabranch.plan.network import Network
 from anabranch.runtime.attempt import VALUE, attempt, judge
 from anabranch.runtime.keys import widest
 from anabranch.runtime.notes import HIDDEN, NOTE, bad_row
 
 
 def source_frame(
-    source: Source, time: str | None, frames: dict[str, DataFrame], types: T.StructType | None = None
+    source: Source, time: str | None, frames: Mapping[str, DataFrame], types: T.StructType | None = None
 ) -> DataFrame:
     """The rows of a source; those of a sub-query with their hidden columns, and with columns of the given types.
 
@@ -42,11 +43,11 @@ def source_frame(
 
 
 def with_derived(
-    spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame], streams: dict[str, StreamSchema]
+    spark: SparkSession, network: Network, frames: Mapping[str, DataFrame], streams: Mapping[str, StreamSchema]
 ) -> dict[str, DataFrame]:
     """The frames, with one for each derived stream, to be analysed like those of registered ones."""
     made = {}
-    for entry in query.inputs:
+    for entry in (known.entry for known in network.inputs):
         if entry.is_derived:
             source = entry.sources[0]
             types = derived_schema(spark, entry, frames, streams)
@@ -55,7 +56,7 @@ def with_derived(
 
 
 def derived_schema(
-    spark: SparkSession, entry: JoinInput, frames: dict[str, DataFrame], streams: dict[str, StreamSchema]
+    spark: SparkSession, entry: JoinInput, frames: Mapping[str, DataFrame], streams: Mapping[str, StreamSchema]
 ) -> T.StructType:
     """The columns of an input that a sub-query makes, in the types that those of all its sources can be brought to."""
     made = [source_frame(source, streams[source.stream].time, frames).schema for source in entry.sources]

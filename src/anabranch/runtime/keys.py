@@ -8,14 +8,14 @@ be stored. Otherwise canonical key columns are stored and compared.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import ContinuousQuery
+from anabranch.plan.network import Column
 
 INJECTIVE = (
     T.BooleanType,
@@ -66,18 +66,13 @@ def must_verify(key_types: Sequence[T.DataType]) -> bool:
     return not isinstance(only, INJECTIVE) and not (isinstance(only, T.DecimalType) and only.precision <= 18)
 
 
-def key_class_types(spark: SparkSession, query: ContinuousQuery, frames: dict[str, DataFrame]) -> dict[int, T.DataType]:
-    """The common type of every class that is a key somewhere, as Spark would compare its terms."""
-    stream_of = {entry.alias: entry.stream for entry in query.inputs}
-    types = {}
-    for n in sorted({n for operator in query.operators for n in operator.classes}):
-        terms = query.classes[n]
-        found = [frames[stream_of[alias]].selectExpr(f"{text} AS k").schema["k"].dataType for alias, text in terms]
-        types[n] = _common_type(spark, terms, found)
-    return types
+def key_type(spark: SparkSession, terms: Sequence[Column], frames: Mapping[str, DataFrame]) -> T.DataType:
+    """The common type of what is compared in a column of a key, as Spark would compare it; frames are by alias."""
+    found = [frames[alias].selectExpr(f"{text} AS k").schema["k"].dataType for alias, text in terms]
+    return _common_type(spark, terms, found)
 
 
-def _common_type(spark: SparkSession, terms: Sequence[tuple[str, str]], types: list[T.DataType]) -> T.DataType:
+def _common_type(spark: SparkSession, terms: Sequence[Column], types: list[T.DataType]) -> T.DataType:
     described = ", ".join(
         f"{alias}: {text} is {data_type.simpleString()}" for (alias, text), data_type in zip(terms, types, strict=True)
     )

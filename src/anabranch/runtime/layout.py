@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
-from anabranch.plan.logical import JoinInput, Output, Source
-from anabranch.plan.watermark import InputTime, PortTime, SourceTime
+from anabranch.plan.logical import JoinInput, Output, Source, all_of
+from anabranch.plan.watermark import PortTime, SourceTime
 from anabranch.runtime.attempt import Judged
 from anabranch.runtime.keys import INJECTIVE
 from anabranch.runtime.processor import ProcessorPlan
@@ -33,9 +33,9 @@ class Slot:
 class InputLayout:
     """What of a source of an input is evaluated below the join, and where its values go.
 
-    `leaf` is the number of the input, `label` what the source is called where rows are counted. `source_time` is the
-    event time of the source's stream. `types` are those of a derived stream's columns. `time` is the column with the
-    event time of the rows as they are joined.
+    `leaf` is the number of the input, `port` where its rows go, `label` what the source is called where rows are
+    counted. `source_time` is the event time of the source's stream. `types` are those of a derived stream's columns.
+    `time` is the column with the event time of the rows as they are joined.
 
     `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
     over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
@@ -43,6 +43,7 @@ class InputLayout:
     """
 
     leaf: int
+    port: int
     label: str
     input: JoinInput
     source: Source
@@ -78,14 +79,14 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class PartLayout:
-    """Results of an operator that travel to another: what they have to meet, their key, and their columns.
+class PortLayout:
+    """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
 
     `keys` are canonical and in carried form, as hashed and compared, over the names of the columns. `computed` are
     pairs of a slot and what Spark puts there: keys, if they are stored, and the arguments of aggregates.
     """
 
-    part: int
+    port: int
     conditions: tuple[str, ...]
     keys: tuple[str, ...]
     computed: tuple[tuple[str, str], ...]
@@ -103,20 +104,41 @@ class PartLayout:
 class Exchange:
     """What travels between two rounds: `yielded` by processors, of which Spark makes what is in the `slots`."""
 
-    parts: tuple[PartLayout, ...]
+    ports: tuple[PortLayout, ...]
     slots: tuple[Slot, ...]
     yielded: T.StructType
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLayout:
+    """The answer to a query: what is `picked` of the results of a node, as pairs of a name and the name it has there.
+
+    `result_schema` is what processors give, in carried form, and `joined_schema` the same with the columns' own types.
+    `outputs` is None where that is the answer: no conditions, only plain columns, none of which travels in another form
+    than its own.
+    """
+
+    name: str
+    node: int
+    picked: tuple[tuple[str, str], ...]
+    conditions: tuple[str, ...]
+    outputs: tuple[Output, ...] | None
+    result_schema: T.StructType
+    joined_schema: T.StructType
+
+    @property
+    def residual(self) -> str | None:
+        """All conditions as one."""
+        return all_of(self.conditions)
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """Everything the shell has to know to pack rows, run processors and name results.
 
-    `inputs` are the sources of the query's inputs, and `sources` their times; `times` are per input.
-    `exchanges` are those after the first. `key_types` and `rounds` are per operator, `ports` per part. `result_schema`
-    is what processors yield in the end, in carried form, and `joined_schema` the same with the columns' own types.
-    `outputs` is None where results leave the processor in their final form: no residual, only plain columns, none of
-    which travels in another form than its own.
+    `inputs` are the sources of the network's inputs, and `sources` their times. `exchanges` are those after the first.
+    `key_types`, `rounds` and `argument_types` are per operator, `ports` are the times of all ports. `groupings` says
+    how many operators group.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -124,15 +146,13 @@ class Layout:
     exchanges: tuple[Exchange, ...]
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
-    times: tuple[InputTime, ...]
     sources: tuple[SourceTime, ...]
     ports: tuple[PortTime, ...]
+    groupings: int
     timed: bool
     processor: ProcessorPlan
-    result_schema: T.StructType
-    joined_schema: T.StructType
-    outputs: tuple[Output, ...] | None
-    argument_types: tuple[T.DataType, ...] = ()
+    answers: tuple[AnswerLayout, ...]
+    argument_types: tuple[tuple[T.DataType, ...], ...] = ()
 
     @property
     def can_reject(self) -> bool:

@@ -8,6 +8,7 @@ quarantine. A row that some other condition excludes, or whose key is null, is n
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -21,7 +22,7 @@ from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried
 from anabranch.runtime.derive import passing, source_frame
-from anabranch.runtime.layout import Exchange, InputLayout, Layout, PartLayout, Slot
+from anabranch.runtime.layout import Exchange, InputLayout, Layout, PortLayout, Slot
 from anabranch.runtime.notes import NOTE, bad_row
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
@@ -33,12 +34,19 @@ Attempts = dict[str, Column]
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def pack(layout: Layout, frames: dict[str, DataFrame]) -> DataFrame:
-    """All sources of the query as one streaming DataFrame of packed rows."""
-    packed = [
-        _pack_input(layout, number, entry, source_frame(entry.source, entry.source_time, frames, entry.types))
-        for number, entry in enumerate(layout.inputs)
-    ]
+def pack(layout: Layout, frames: Mapping[str, DataFrame], read: Sequence[str] = ()) -> DataFrame:
+    """All sources of a network as one streaming DataFrame of packed rows.
+
+    Streams come in the order in which they are `read`, also those that nothing is needed of any more.
+    """
+    packed = []
+    for name in dict.fromkeys([*read, *(entry.source.stream for entry in layout.inputs)]):
+        used = [(number, entry) for number, entry in enumerate(layout.inputs) if entry.source.stream == name]
+        for number, entry in used:
+            rows = source_frame(entry.source, entry.source_time, frames, entry.types)
+            packed.append(_pack_input(layout, number, entry, rows))
+        if not used:
+            packed.append(_pack_nothing(layout, frames[name]))
     return reduce(DataFrame.union, packed)
 
 
@@ -57,32 +65,32 @@ def processor_of(placement: Placement) -> Column:
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     """What processors yield into an exchange as packed rows of the next round: selected, hashed, with keys."""
-    rows = yielded.selectExpr("*", *(text for part in exchange.parts for text in joined_columns(part)))
-    for part in exchange.parts:
-        kept = all_of(part.conditions)
+    rows = yielded.selectExpr("*", *(text for port in exchange.ports for text in joined_columns(port)))
+    for port in exchange.ports:
+        kept = all_of(port.conditions)
         if kept is not None:
-            rows = rows.where(kept if len(exchange.parts) == 1 else f"{INPUT} <> {part.part} OR ({kept})")
+            rows = rows.where(kept if len(exchange.ports) == 1 else f"{INPUT} <> {port.port} OR ({kept})")
     known = [name for name in (INPUT, TS) if name in yielded.columns]
-    hashes = {part.part: f"xxhash64({', '.join(part.hashed)})" for part in exchange.parts}
-    made = [f"{_by_part(hashes)} AS {HASH}", *known]
+    hashes = {port.port: f"xxhash64({', '.join(port.hashed)})" for port in exchange.ports}
+    made = [f"{_by_port(hashes)} AS {HASH}", *known]
     for slot in exchange.slots:
-        texts = {part.part: text for part in exchange.parts for place, text in part.computed if place == slot.name}
+        texts = {port.port: text for port in exchange.ports for place, text in port.computed if place == slot.name}
         if slot.name in exchange.yielded.names and texts:
-            texts = {part.part: texts.get(part.part, slot.name) for part in exchange.parts}
-        made.append(f"CAST({_by_part(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
+            texts = {port.port: texts.get(port.port, slot.name) for port in exchange.ports}
+        made.append(f"CAST({_by_port(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
     return rows.selectExpr(*made)
 
 
-def joined_columns(part: PartLayout) -> list[str]:
-    """The columns of a part that travels, by their names above the joins and in their own types."""
-    return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in part.columns]
+def joined_columns(port: PortLayout) -> list[str]:
+    """The columns of what travels to a port, by their names above the joins and in their own types."""
+    return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in port.columns]
 
 
-def _by_part(texts: dict[int, str]) -> str:
-    """An expression that depends on the part a row belongs to."""
+def _by_port(texts: dict[int, str]) -> str:
+    """An expression that depends on the port a row goes to."""
     if len(texts) == 1:
         return next(iter(texts.values()))
-    return f"CASE {INPUT} {' '.join(f'WHEN {part} THEN {text}' for part, text in texts.items())} END"
+    return f"CASE {INPUT} {' '.join(f'WHEN {port} THEN {text}' for port, text in texts.items())} END"
 
 
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:
@@ -94,7 +102,7 @@ def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFram
     rows = _taking_part(entry, frame, attempts)
     keys = [_value(key.text, attempts) for key in entry.keys]
     hashed = [*keys, *(key.isNull() for key in keys)] if entry.grouped and len(keys) > 1 else keys
-    columns = [F.lit(number).cast("tinyint").alias(INPUT), F.xxhash64(*hashed).alias(HASH)]
+    columns = [F.lit(number).cast("smallint").alias(INPUT), F.xxhash64(*hashed).alias(HASH)]
     if layout.timed:
         columns.append(_time_column(entry).alias(TS))
     if layout.can_reject:
@@ -102,6 +110,17 @@ def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFram
     values = dict(entry.values)
     columns.extend(_slot_column(slot, values, attempts) for slot in layout.slots)
     return rows.select(*columns)
+
+
+def _pack_nothing(layout: Layout, frame: DataFrame) -> DataFrame:
+    """No row of a stream, as packed rows."""
+    columns = [F.lit(0).cast("smallint").alias(INPUT), F.lit(0).cast("bigint").alias(HASH)]
+    if layout.timed:
+        columns.append(F.lit(0).cast("bigint").alias(TS))
+    if layout.can_reject:
+        columns.append(F.lit(None).cast("string").alias(REJECT))
+    columns += [F.lit(None).cast(slot.type).alias(slot.name) for slot in layout.slots]
+    return frame.where("false").select(*columns)
 
 
 def _taking_part(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> DataFrame:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -48,8 +49,18 @@ _cache = RunCache()
 _settled = False
 
 
+class Writer(Protocol):
+    """What results are written with, in one format or the other."""
+
+    def write_batch(self, batch: pa.RecordBatch) -> None:
+        """Write some rows."""
+
+    def close(self) -> None:
+        """Write what is left, and close the file."""
+
+
 class Goes(StrEnum):
-    """Where the results of an operator go: to the sink, through the next exchange, or to a part on this processor."""
+    """Where results of an operator go: to a sink, through the next exchange, or to a port on this processor."""
 
     SINK = "sink"
     EXCHANGE = "exchange"
@@ -57,18 +68,30 @@ class Goes(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Destination:
+    """What of an operator's results goes where: `number` is that of a port, or of an answer.
+
+    `picked` are pairs of a new name and the name in the results.
+    """
+
+    goes: Goes
+    number: int
+    picked: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorPlan:
-    """An operator as a processor runs it: `number` is that of the part its results form, `parts` are at its ports."""
+    """An operator as a processor runs it: its number, those of its ports, and where its results go."""
 
     number: int
-    parts: tuple[int, ...]
+    ports: tuple[int, ...]
     operator: StatefulOperator
-    goes: Goes
+    destinations: tuple[Destination, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """The operators of a round, lower ones first, and what arrives for them: per part, its state columns by slot.
+    """The operators of a round, lower ones first, and what arrives for them: per port, its state columns by slot.
 
     `exchanged` is the schema of what goes through the exchange after this round; None after the last.
     """
@@ -78,28 +101,35 @@ class RoundPlan:
     exchanged: pa.Schema | None = None
 
 
+# An answer is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
+YIELDED = "yielded"
+ARROW = "arrow"
+
+
 @dataclass(frozen=True, slots=True)
 class ProcessorPlan:
-    """What stays the same for a whole run.
+    """What stays the same for a whole run, or until it answers other queries.
 
-    Parts are numbered: the inputs, then the results of each operator. `max_spans` are per part. Rows arrive from
-    sources: `aliases` are what they are called, `leaves` the inputs that they feed.
-    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
-    With `parquet` (a compression) the processor writes results itself, as files that its report names, and yields
-    none: they need not go through the JVM to end in a file.
+    Rows arrive from sources: `aliases` are what they are called, `leaves` the ports that they go to. `max_spans` are
+    per port. `groupings` are the numbers of the operators that group. `late_projections` say what to show of late rows,
+    if they are wanted: the key also where it is not stored.
+
+    `written` says what becomes of each answer. Where a processor writes results itself its report names the files: they
+    need not go through the JVM to end in a file, and several answers come out of one pass.
     """
 
     aliases: tuple[str, ...]
     leaves: tuple[int, ...]
     rounds: tuple[RoundPlan, ...]
     max_spans: tuple[int | None, ...]
+    groupings: tuple[int, ...]
     keep_rejected: bool
     late_projections: tuple[Projection, ...] | None = None
-    parquet: str | None = None
+    written: tuple[str, ...] = ()
 
     @property
-    def parts(self) -> int:
-        """How many parts have state: all but the answer."""
+    def ports(self) -> int:
+        """How many ports have state."""
         return len(self.max_spans)
 
     @property
@@ -110,20 +140,20 @@ class ProcessorPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepTask:
-    """What one step asks of one processor; `late` is per source, `purge` per part.
+    """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
 
-    `manifest` is JSON, to travel lightly.
+    `results` are the folders for answers that are written. `manifest` is JSON, to travel lightly.
     """
 
     state: str
     reports: str
-    results: str | None
+    results: tuple[str | None, ...]
     step: int
     processor: int
     manifest: Json
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
-    settled: Settled
+    settled: tuple[Settled, ...]
 
 
 def settle_worker() -> None:
@@ -161,8 +191,9 @@ class _Attempt:
         self._round = plan.rounds[number]
         self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
         self._files = 0
-        self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, number)
-        self._deltas: dict[int, Segment] = {}  # what is new, by part
+        self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
+        self._writers: dict[int, Writer] = {}  # by answer
+        self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -174,25 +205,40 @@ class _Attempt:
         spines = list(Manifest.from_json(task.manifest).spines)
         self._take_parked()
         self._take_arrived(arrived)
-        mine = [part for operator in self._round.operators for part in operator.parts]
+        mine = [port for operator in self._round.operators for port in operator.ports]
         for operator in self._round.operators:
-            for part in operator.parts:
-                spines[part] = spines[part].purge(task.purge[part])
-            for results in self._run_operator(operator, spines):
+            settled = self._settled(operator)
+            for port in operator.ports:
+                spines[port] = spines[port].purge(task.purge[port])
+                self._drop_answered(port, settled)
+            for results in self._run_operator(operator, spines, settled):
                 yielded = time.perf_counter()
                 yield results
                 waited += time.perf_counter() - yielded
-            for port, part in enumerate(operator.parts):
-                spines[part] = self._insert(operator, port, spines[part])
-        waiting = sorted(part for part, delta in self._deltas.items() if part not in mine and len(delta))
-        parked = {part: self._park(part) for part in waiting}
-        manifest = Manifest(tuple(spine if part in mine else Spine() for part, spine in enumerate(spines)))
+            for nth, port in enumerate(operator.ports):
+                spines[port] = self._insert(operator, nth, spines[port], settled)
+        for writer in self._writers.values():
+            writer.close()
+        waiting = sorted(port for port, delta in self._deltas.items() if port not in mine and len(delta))
+        parked = {port: self._park(port) for port in waiting}
+        manifest = Manifest(tuple(spine if port in mine else Spine() for port, spine in enumerate(spines)))
         report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
         if self._files:
             sync(Path(task.state))
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
+
+    def _settled(self, operator: OperatorPlan) -> Settled:
+        groupings = self._plan.groupings
+        return self._task.settled[groupings.index(operator.number)] if operator.number in groupings else Settled()
+
+    def _drop_answered(self, port: int, settled: Settled) -> None:
+        """Joined rows that are older than what was answered come too late: the input was taken for ended once."""
+        if port in self._deltas and port not in self._plan.leaves:
+            before = len(self._deltas[port])
+            self._deltas[port] = keep_after(self._deltas[port], settled.since)
+            self._report.late_joined += before - len(self._deltas[port])
 
     def _take_parked(self) -> None:
         """What arrived or was made in earlier rounds for operators of this one. Any attempt's report will do."""
@@ -201,78 +247,75 @@ class _Attempt:
             path = min(Path(self._task.reports).glob(f"{prefix}*.json"), default=None)
             if path is None:
                 raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
-            for part, file in parse_parked(read_document(path)).items():
-                if any(part in operator.parts for operator in self._round.operators):
-                    self._written[part] = file
-                    self._deltas[part] = _cache.open(Path(self._task.state), file)
+            for port, file in parse_parked(read_document(path)).items():
+                if any(port in operator.ports for operator in self._round.operators):
+                    self._written[port] = file
+                    self._deltas[port] = _cache.open(Path(self._task.state), file)
 
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
             return
         packed = pa.Table.from_batches(arrived).combine_chunks()
         if self._number == 0:
-            self._deltas.update(enumerate(self._sort_out(packed)))
+            self._deltas.update(self._sort_out(packed))
             return
         tags = packed.column(INPUT).to_numpy()
-        for part, projection in self._round.arrivals.items():
-            self._deltas[part] = sort_delta(packed, np.flatnonzero(tags == part), projection)
+        for port, projection in self._round.arrivals.items():
+            self._deltas[port] = sort_delta(packed, np.flatnonzero(tags == port), projection)
 
-    def _run_operator(self, operator: OperatorPlan, spines: list[Spine]) -> Iterator[pa.RecordBatch]:
-        """Results that leave the processor; those that stay become the delta of their part."""
-        if not operator.operator.waits and not any(len(self._deltas.get(part, ())) for part in operator.parts):
+    def _run_operator(self, operator: OperatorPlan, spines: list[Spine], settled: Settled) -> Iterator[pa.RecordBatch]:
+        """Results that leave the processor; those that stay become the deltas of their ports, or go into files."""
+        if not operator.operator.waits and not any(len(self._deltas.get(port, ())) for port in operator.ports):
             return
-        old = [[self._open(piece) for piece in spines[part].slices()] for part in operator.parts]
+        old = [[self._open(piece) for piece in spines[port].slices()] for port in operator.ports]
         deltas = [
-            self._deltas.get(part) or (segments[0].slice(0, 0) if segments else NOTHING)
-            for part, segments in zip(operator.parts, old, strict=True)
+            self._deltas.get(port) or (segments[0].slice(0, 0) if segments else NOTHING)
+            for port, segments in zip(operator.ports, old, strict=True)
         ]
-        chunks = self._results(operator, old, deltas)
-        if operator.goes is Goes.HERE:
-            made = list(chunks)
-            if made:
-                rows = pa.Table.from_batches(made).combine_chunks()
-                self._deltas[operator.number] = sort_rows(rows)
-        elif operator.goes is Goes.EXCHANGE:
-            yield from (self._outgoing(operator.number, chunk) for chunk in chunks)
-        elif self._plan.parquet is not None:
-            self._write_parquet(chunks)
-        else:
-            yield from chunks
-
-    def _results(
-        self, operator: OperatorPlan, old: list[list[Segment]], deltas: list[Segment]
-    ) -> Iterator[pa.RecordBatch]:
-        nth = operator.number - len(set(self._plan.leaves))
-        for chunk in operator.operator.process(old, deltas, self._task.settled):
-            self._report.produced[nth] += len(chunk)
-            if operator.goes is Goes.SINK:
-                self._report.results += len(chunk)
+        staying: dict[int, list[pa.RecordBatch]] = {}
+        for chunk in operator.operator.process(old, deltas, settled):
+            self._report.produced[operator.number] += len(chunk)
             failpoint("processor.results")
-            yield chunk
+            for destination in operator.destinations:
+                picked = _pick(chunk, destination.picked)
+                if destination.goes is Goes.HERE:
+                    staying.setdefault(destination.number, []).append(picked)
+                elif destination.goes is Goes.EXCHANGE:
+                    yield self._outgoing(destination.number, picked)
+                else:
+                    self._report.results[destination.number] += len(picked)
+                    if self._plan.written[destination.number] == YIELDED:
+                        yield picked
+                    else:
+                        self._writer(destination.number, picked.schema).write_batch(picked)
+        for port, made in staying.items():
+            self._deltas[port] = sort_rows(pa.Table.from_batches(made).combine_chunks())
 
-    def _write_parquet(self, chunks: Iterator[pa.RecordBatch]) -> None:
-        first = next(chunks, None)
-        if first is None or self._task.results is None:
-            return
-        directory = Path(self._task.results)
-        directory.mkdir(parents=True, exist_ok=True)
-        self._report.result_file = f"{self._task.processor:04d}-{self._name[-8:]}.parquet"
-        with (
-            open(directory / self._report.result_file, "wb") as file,
-            pq.ParquetWriter(file, first.schema, compression=self._plan.parquet) as writer,
-        ):
-            writer.write_batch(first)
-            for chunk in chunks:
-                writer.write_batch(chunk)
+    def _writer(self, answer: int, schema: pa.Schema) -> Writer:
+        """Where results of an answer are written."""
+        if answer not in self._writers:
+            folder, form = self._task.results[answer], self._plan.written[answer]
+            assert folder is not None, "an answer that is written has a folder"
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            suffix = "arrow" if form == ARROW else "parquet"
+            name = f"{self._task.processor:04d}-{self._name[-8:]}.{suffix}"
+            path = Path(folder) / name
+            self._report.result_files[answer] = name
+            self._writers[answer] = (
+                pa.ipc.new_stream(str(path), schema)
+                if form == ARROW
+                else pq.ParquetWriter(str(path), schema, compression=form)
+            )
+        return self._writers[answer]
 
-    def _sort_out(self, packed: pa.Table) -> list[Segment]:
-        """Count and reject the arriving rows of streams by source, and sort them by input."""
+    def _sort_out(self, packed: pa.Table) -> dict[int, Segment]:
+        """Count and reject the arriving rows of streams by source, and sort them by port."""
         tags = packed.column(INPUT).to_numpy()
         bad = self._bad_rows(packed)
         timed = TS in packed.column_names
         taken: dict[int, list[NDArray[np.int64]]] = {}
         late_rows = []
-        for i, leaf in enumerate(self._plan.leaves):
+        for i, port in enumerate(self._plan.leaves):
             mask = tags == i
             self._report.received[i] = int(mask.sum())
             if bad is not None:
@@ -288,13 +331,13 @@ class _Attempt:
                     late_rows.append((i, rows[~on_time]))
                     self._report.late[i] = len(rows) - int(on_time.sum())
                     rows = rows[on_time]
-            taken.setdefault(leaf, []).append(rows)
+            taken.setdefault(port, []).append(rows)
         if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
             self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
-        return [
-            sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], self._round.arrivals[leaf])
-            for leaf, rows in sorted(taken.items())
-        ]
+        return {
+            port: sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], self._round.arrivals[port])
+            for port, rows in taken.items()
+        }
 
     def _bad_rows(self, packed: pa.Table) -> NDArray[np.bool_] | None:
         if REJECT not in packed.column_names:
@@ -334,22 +377,23 @@ class _Attempt:
         write_file(Path(self._task.reports) / name, text.encode())
         return name
 
-    def _outgoing(self, part: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _outgoing(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Results of an operator in the schema that all of a round share in the exchange after it."""
         schema = self._round.exchanged
         assert schema is not None, "an exchange has a schema"
-        number = pa.array(np.full(len(rows), part, dtype=np.int8))
-        arrays = {INPUT: number, **dict(zip(rows.schema.names, rows.columns, strict=True))}
+        number = pa.array(np.full(len(rows), port, dtype=np.int16))
+        no_time = pa.array(np.zeros(len(rows), dtype=np.int64))
+        arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, rows.columns, strict=True))}
         columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _insert(self, operator: OperatorPlan, port: int, spine: Spine) -> Spine:
-        part = operator.parts[port]
-        if part not in self._deltas:
+    def _insert(self, operator: OperatorPlan, nth: int, spine: Spine, settled: Settled) -> Spine:
+        port = operator.ports[nth]
+        if port not in self._deltas:
             return spine
-        threshold = self._task.purge[part]
-        delta = self._deltas[part]
-        file = self._written.get(part)
+        threshold = self._task.purge[port]
+        delta = self._deltas[port]
+        file = self._written.get(port)
         if file is None:
             delta = keep_after(delta, threshold)
             if len(delta) == 0:
@@ -359,13 +403,13 @@ class _Attempt:
         budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
-            return self._write(operator.operator.keep(port, merged, self._task.settled))
+            return self._write(operator.operator.keep(nth, merged, settled))
 
-        return spine.compact(budget, self._open, write, threshold, self._plan.max_spans[part])
+        return spine.compact(budget, self._open, write, threshold, self._plan.max_spans[port])
 
-    def _park(self, part: int) -> RunFile:
+    def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
-        return self._written.get(part) or self._write(self._deltas[part])
+        return self._written.get(port) or self._write(self._deltas[port])
 
     def _open(self, piece: Slice) -> Segment:
         return _cache.open(Path(self._task.state), piece.file).slice(piece.start, piece.stop)
@@ -373,6 +417,15 @@ class _Attempt:
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
+
+
+def _pick(chunk: pa.RecordBatch, picked: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
+    """Some columns of a chunk, under new names."""
+    names = chunk.schema.names
+    missing = [name for _, name in picked if name not in names]
+    if missing:
+        raise AnabranchError(f"an operator gave columns {names}, and none that is called {missing[0]!r}")
+    return pa.RecordBatch.from_arrays([chunk.column(name) for _, name in picked], [name for name, _ in picked])
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:

@@ -35,7 +35,7 @@ def list_anew(
     directory = checkpoint.prepare_step(number)
     names = [f"{number:010d}-{p:04d}-listed.json" for p in range(len(listed))]
     for p, (name, manifest) in enumerate(zip(names, listed, strict=True)):
-        report = Report.empty(p, len(last.newest), 0)
+        report = Report.empty(p, len(last.newest), 0, 0)
         report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
         write_file(directory / name, encode_document(report_body(report, manifest)))
     step = checkpoint.next_step(
@@ -45,6 +45,7 @@ def list_anew(
         reports=tuple(names),
         newest=last.newest,
         totals=last.totals,
+        plan=checkpoint.plan_number,
         settled=last.settled,
         endings=last.endings,
     )

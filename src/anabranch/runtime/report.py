@@ -1,7 +1,7 @@
 """What a processor leaves behind in each round of a step: counts, its new state, and what waits for later rounds.
 
 A processor runs once per round of the plan. Each run writes one report; together the reports of a processor say what it
-did in the step. State is divided among them: a report's manifest lists only the parts whose operators ran in its round.
+did in the step. State is divided among them: a manifest lists only the ports of operators that ran in its round.
 """
 
 from __future__ import annotations
@@ -15,42 +15,45 @@ from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunFile
 from anabranch.state.store import Json
 
-# Runs that wait for the round in which their operator runs, by part.
+# Runs that wait for the round in which their operator runs, by port.
 Parked = dict[int, RunFile]
 
 
 @dataclass(slots=True)
 class Report:
-    """What a processor counted in one step; per source or per operator where it is a list.
+    """What a processor counted in one step; per source, operator or answer where it is a list.
 
-    `results` are those of the last operator. `produced` are the results of all of them.
+    `results` and `result_files` are per answer, `produced` per operator. `late_joined` counts joined rows that came
+    after what they would have changed was answered.
     """
 
     processor: int
     received: list[int]
     late: list[int]
     rejected: list[int]
-    results: int
+    results: list[int]
     newest: list[int | None]
+    result_files: list[str | None]
     active_rows: int
     active_bytes: int
     busy_ms: float
-    result_file: str | None = None
     late_file: str | None = None
     rejected_file: str | None = None
+    late_joined: int = 0
     round: int = 0
     produced: list[int] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, processor: int, inputs: int, operators: int, number: int = 0) -> Report:
+    def empty(cls, processor: int, inputs: int, operators: int, answers: int, number: int = 0) -> Report:
         """A report on nothing."""
         return cls(
             processor=processor,
             received=[0] * inputs,
             late=[0] * inputs,
             rejected=[0] * inputs,
-            results=0,
+            results=[0] * answers,
             newest=[None] * inputs,
+            result_files=[None] * answers,
             active_rows=0,
             active_bytes=0,
             busy_ms=0.0,
@@ -65,24 +68,25 @@ class Report:
             received=_sums(self.received, other.received),
             late=_sums(self.late, other.late),
             rejected=_sums(self.rejected, other.rejected),
-            results=self.results + other.results,
+            results=_sums(self.results, other.results),
             newest=[
                 a if b is None else b if a is None else max(a, b)
                 for a, b in zip(self.newest, other.newest, strict=True)
             ],
+            result_files=[a or b for a, b in zip(self.result_files, other.result_files, strict=True)],
             active_rows=self.active_rows + other.active_rows,
             active_bytes=self.active_bytes + other.active_bytes,
             busy_ms=self.busy_ms + other.busy_ms,
-            result_file=self.result_file or other.result_file,
             late_file=self.late_file or other.late_file,
             rejected_file=self.rejected_file or other.rejected_file,
+            late_joined=self.late_joined + other.late_joined,
             produced=_sums(self.produced, other.produced),
         )
 
 
 def report_body(report: Report, manifest: Manifest, parked: Parked | None = None) -> Json:
     """The document of a report."""
-    waiting = {str(part): {"name": file.name, "file": file.to_json()} for part, file in (parked or {}).items()}
+    waiting = {str(port): {"name": file.name, "file": file.to_json()} for port, file in (parked or {}).items()}
     return {"report": asdict(report), "manifest": manifest.to_json(), "parked": waiting}
 
 
@@ -93,7 +97,7 @@ def parse_report(body: dict[str, Any]) -> tuple[Report, Manifest]:
 
 def parse_parked(body: dict[str, Any]) -> Parked:
     """What a report's document says is parked."""
-    return {int(part): RunFile.from_json(entry["name"], entry["file"]) for part, entry in body["parked"].items()}
+    return {int(port): RunFile.from_json(entry["name"], entry["file"]) for port, entry in body["parked"].items()}
 
 
 def combine(reports: Iterable[tuple[Report, Manifest]]) -> list[tuple[Report, Manifest]]:

@@ -10,6 +10,7 @@ A file without rows is published only where an output directory would else have 
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import uuid
@@ -67,7 +68,7 @@ class SinkOptions:
 def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     """The sink that the options describe; wrong options are refused before anything starts.
 
-    `tag` names the checkpoint: files carry it, so runs with different checkpoints may share a directory.
+    `tag` names checkpoint and query: files carry it, so queries and runs may share a directory.
     """
     if chosen.function is not None:
         return chosen.function
@@ -82,6 +83,11 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
     if chosen.format == "console":
         return _console_sink(chosen)
     return _spark_sink(chosen)
+
+
+def sink_tag(checkpoint: str, query: str) -> str:
+    """What begins the names of the files that a query's sink writes, if its checkpoint has this tag."""
+    return hashlib.sha256(f"{checkpoint}/{query}".encode()).hexdigest()[:8]
 
 
 def _check_exists(name: str, spark: SparkSession) -> None:

@@ -20,8 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
@@ -30,18 +29,18 @@ from anabranch.kernel.operator import Settled
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.explain import Measured
-from anabranch.plan.logical import ContinuousQuery, Output, all_of, quote
+from anabranch.plan.logical import Output, all_of
 from anabranch.plan.watermark import Thresholds, thresholds
-from anabranch.runtime.carried import restore
+from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
-from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import joined_columns, pack_between, processor_of
+from anabranch.runtime.plans import carry_over
+from anabranch.runtime.prepare import Plan
 from anabranch.runtime.processor import ProcessorPlan, StepTask, run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
 from anabranch.runtime.report import Report, combine, parse_report
-from anabranch.runtime.sinks import FileSink, Sink
 from anabranch.state.groups import even_placement
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import read_document, write_file
@@ -54,7 +53,6 @@ NO_BYTE_LIMIT = (1 << 31) - 1
 
 # By round and processor: the name of a report, and what it says.
 Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
-KEPT_STEPS = 1_000
 # Instead of a batch's id, for the step at the end of the input.
 AT_THE_END = -1
 
@@ -72,14 +70,19 @@ class StepSettings:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A committed batch as told to the user."""
+    """A committed batch as told to the user; `output_rows` are by query."""
 
     batch_id: int
     step: int
     reports: tuple[Report, ...]
-    output_rows: int
+    output_rows: dict[str, int]
+    labels: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any] = field(default_factory=dict)
+
+
+class ClosedError(Exception):
+    """A batch came to a runner that takes none any more."""
 
 
 class StepRunner:
@@ -87,37 +90,36 @@ class StepRunner:
 
     def __init__(
         self,
-        query: ContinuousQuery,
-        layout: Layout,
+        plan: Plan,
         settings: StepSettings,
         checkpoint: Checkpoint,
-        sink: Sink,
+        answers: Answers,
         events: EventLog,
-        *,
-        sink_reads_all: bool = False,
+        results: deque[StepResult],
     ) -> None:
-        """Continue from the checkpoint's last step, which must have been taken by this driver."""
-        self._query = query
+        """Continue from the checkpoint's last step, which must have been taken by this driver.
+
+        What is done is told in `events` and `results`.
+        """
+        layout = plan.layout
         self._layout = layout
         self._settings = settings
         self._checkpoint = checkpoint
-        self._sink = sink
+        self._answers = answers
+        self._plan = answers.plan
         self._events = events
         self._sources = len(layout.inputs)
         self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
-        self._plan = layout.processor
-        if isinstance(sink, FileSink) and layout.outputs is None:
-            self._plan = replace(layout.processor, parquet=sink.parquet_compression(layout.result_schema))
-        self._kept_rows: int | None = None
         self._over_memory: set[int] = set()
-        self._sink_reads_all = sink_reads_all
         self.failure: BaseException | None = None
-        self.results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
+        self._results = results
+        self._steps = 0  # that this runner has made
         self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
+        self._closed = False
         self._session_ready = False
         self._last = checkpoint.last_step()
-        self._manifests = [Manifest.empty(layout.processor.parts)] * settings.processors
+        self._manifests = [Manifest.empty(layout.processor.ports)] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
         self._placement = even_placement(settings.groups, settings.processors)
         self._route = processor_of(self._placement)
@@ -125,13 +127,15 @@ class StepRunner:
         self._received = [0] * self._sources
         self._produced = [0] * layout.processor.operators
         self._limits = Thresholds((), ())
-        self._settled = Settled()
+        self._settled: tuple[Settled, ...] = ()
         if self._last is not None:
             self._resume(self._last)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
         with self._lock:
+            if self._closed:
+                raise ClosedError("other queries are to be answered from this batch on")
             try:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
@@ -139,18 +143,23 @@ class StepRunner:
                 self.failure = self._explain_failure(error, packed)
                 raise
 
+    def close(self) -> None:
+        """Take no batch any more. Waits for the step that is being made."""
+        with self._lock:
+            self._closed = True
+
     def measured(self) -> Measured | None:
         """What this run has done so far, operator by operator; None before its first step."""
-        if not self.results:
+        if not self._steps:
             return None
         spines = zip(*(manifest.spines for manifest in self._manifests), strict=True)
-        state = tuple((sum(s.rows for s in part), sum(s.bytes for s in part)) for part in spines)
+        state = tuple((sum(s.rows for s in port), sum(s.bytes for s in port)) for port in spines)
         return Measured(self._seconds, tuple(self._received), tuple(self._produced), state)
 
     @property
     def answers_at_the_end(self) -> bool:
         """Whether there may be rows whose answer waits until nothing older can come."""
-        return self._query.grouping is not None
+        return self._layout.groupings > 0
 
     def end(self, packed: DataFrame) -> None:
         """Take the input for ended: answer all rows that wait. `packed` has no rows.
@@ -178,9 +187,21 @@ class StepRunner:
             return False
         if self._checkpoint.must_end(last):
             return True
-        seen = [time for time in last.newest if time is not None]
-        unanswered = bool(seen) and (last.settled is None or last.settled <= max(seen))
+        unanswered = any(
+            end is not None and (settled is None or settled < end)
+            for settled, end in zip(last.settled, self._ends(last), strict=True)
+        )
         return unanswered and not self._checkpoint.has_planned(last.batch_id)
+
+    def _ends(self, last: Step) -> list[int | None]:
+        """Per grouping, the time up to which there are rows; None if there are none."""
+        ends: list[int | None] = [None] * self._layout.groupings
+        for port in self._layout.ports:
+            if port.grouping is not None:
+                pairs = zip(self._layout.sources, last.newest, strict=True)
+                seen = [time for source, time in pairs if source.input in port.inside and time is not None]
+                ends[port.grouping] = max(seen) + 1 if seen else None
+        return ends
 
     def _end(self, packed: DataFrame) -> None:
         assert self._last is not None, "rows wait only after a step"
@@ -231,9 +252,6 @@ class StepRunner:
         failpoint(f"{kind}.before_sink")
         found = self._deliver(packed, number, self._sink_id(batch_id, ending), directory)
         failpoint(f"{kind}.after_sink")
-        missing = sorted({processor for _, processor in self._expected() - found.keys()})
-        if missing:
-            raise CheckpointError(f"processors {missing} left no report for step {number}; the step is not committed")
         self._commit(number, batch_id, found, directory, ending)
         self._seconds += time.perf_counter() - started
 
@@ -245,55 +263,42 @@ class StepRunner:
         """What is late, dead and settled in the step that begins."""
         last = self._last
         newest = last.newest if last else (None,) * self._sources
-        since = last.settled if last else None
-        self._limits = thresholds(
-            self._layout.times,
-            self._layout.ports,
-            newest,
-            sources=self._layout.sources,
-            settled=since,
-        )
-        if ending:
-            seen = [time for time in newest if time is not None]
-            self._limits = replace(self._limits, settled=max(seen) + 1 if seen else since)
-        self._settled = Settled(since, self._limits.settled)
+        since = last.settled if last else (None,) * self._layout.groupings
+        self._limits = thresholds(self._layout.sources, self._layout.ports, newest, since)
+        if ending and last is not None:
+            ends = zip(self._ends(last), since, strict=True)
+            self._limits = replace(self._limits, settled=tuple(since if end is None else end for end, since in ends))
+        pairs = zip(since, self._limits.settled, strict=True)
+        self._settled = tuple(Settled(before, now) for before, now in pairs)
 
     def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
-        """Run the processors and bring their results to the sink, one way or the other."""
-        if isinstance(self._sink, FileSink) and self._plan.parquet is not None:
-            staging = self._sink.stage(batch_id)
-            _evaluate(self._processed(packed, number, directory, staging))
-            found = self._collect_reports(directory)
-            written = [report.result_file for _, report, _ in found.values() if report.result_file is not None]
-            files = [staging / name for name in written]
-            files = files or self._sink.schema_alone(staging, self._layout.result_schema)
-            self._sink.publish(staging, files, batch_id)
-            return found
-        processed = self._processed(packed, number, directory)
-        results = finish(self._layout, self._query.residual, processed)
-        kept = Observation() if self._query.residual and self._sink_reads_all else None
-        if kept is not None:
-            results = results.observe(kept, F.count(F.lit(1)).alias("rows"))
-        self._sink(results, batch_id)
-        self._kept_rows = None if kept is None else int(kept.get["rows"])
-        found = self._collect_reports(directory)
-        if self._expected() - found.keys():
-            # Not `results`: Spark leaves the processors out altogether where the residual can never be true.
-            _evaluate(processed)
-            found = self._collect_reports(directory)
-        return found
+        """Run the processors and bring their results to the sinks."""
+        folders = self._answers.folders(directory, batch_id)
+        processed = self._yielded(packed, number, directory, folders)[-1]
 
-    def _processed(self, packed: DataFrame, number: int, directory: Path, staging: Path | None = None) -> DataFrame:
-        """What the processors yield in the last round."""
-        return self._yielded(packed, number, directory, staging)[-1]
+        def complete(processed: DataFrame) -> list[Report]:
+            if self._expected() - self._collect_reports(directory).keys():
+                # Not what the sink was given: Spark leaves the processors out where its condition can never be true.
+                evaluate(processed)
+            found = self._collect_reports(directory)
+            missing = sorted({processor for _, processor in self._expected() - found.keys()})
+            if missing:
+                told = f"processors {missing} left no report for step {number}; the step is not committed"
+                raise CheckpointError(told)
+            return [report for report, _ in combine((report, manifest) for _, report, manifest in found.values())]
 
-    def _yielded(self, packed: DataFrame, number: int, directory: Path, staging: Path | None) -> list[DataFrame]:
+        self._answers.deliver(processed, batch_id, folders, complete)
+        return self._collect_reports(directory)
+
+    def _yielded(
+        self, packed: DataFrame, number: int, directory: Path, folders: tuple[Path | None, ...]
+    ) -> list[DataFrame]:
         """What the processors yield in each round."""
         tasks = [
             StepTask(
                 state=str(self._checkpoint.state),
                 reports=str(directory),
-                results=None if staging is None else str(staging),
+                results=tuple(None if folder is None else str(folder) for folder in folders),
                 step=number,
                 processor=p,
                 manifest=manifest.to_json(),
@@ -303,7 +308,7 @@ class StepRunner:
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        schemas = [*(exchange.yielded for exchange in self._layout.exchanges), self._layout.result_schema]
+        schemas = [*(exchange.yielded for exchange in self._layout.exchanges), self._answers.yielded]
         yielded: list[DataFrame] = []
         for nth, schema in enumerate(schemas):
             rows = pack_between(self._layout.exchanges[nth - 1], yielded[-1]) if yielded else packed
@@ -325,7 +330,7 @@ class StepRunner:
     def _commit(self, number: int, batch_id: int, found: Found, directory: Path, ending: bool) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
         reports = [report for report, _ in combined]
-        output_rows = self._output_rows(reports)
+        output_rows = dict(zip((answer.name for answer in self._layout.answers), self._answers.rows, strict=True))
         self._publish(reports, self._sink_id(batch_id, ending), directory)
         newest = self._last.newest if self._last else (None,) * self._sources
         seen = [
@@ -339,6 +344,7 @@ class StepRunner:
             reports=tuple(sorted(name for name, _, _ in found.values())),
             newest=tuple(seen),
             totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
+            plan=self._checkpoint.plan_number,
             settled=self._limits.settled,
             endings=(self._last.endings if self._last else 0) + ending,
         )
@@ -351,19 +357,16 @@ class StepRunner:
         for report in reports:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
+        self._steps += 1
         self._remember(number)
         self._warn_over_memory(reports)
         told = AT_THE_END if ending else batch_id
-        self.results.append(StepResult(told, number, tuple(reports), output_rows, step.newest, step.totals))
+        labels = self._plan.aliases
+        self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, step.newest, step.totals))
         if ending:
-            shown = f"{output_rows:,} rows of the answer were waiting for it" if output_rows >= 0 else "all is answered"
-            self._events.add("end", f"the input has ended: {shown}", results=output_rows)
-
-    def _output_rows(self, reports: list[Report]) -> int:
-        """Rows of the answer in this batch; -1, as in Spark, where a residual was applied and nobody counted."""
-        if self._query.residual is None:
-            return sum(report.results for report in reports)
-        return -1 if self._kept_rows is None else self._kept_rows
+            rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
+            shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
+            self._events.add("end", f"the input has ended: {shown}", results=rows)
 
     def _remember(self, number: int) -> None:
         self._retained[number] = self._manifests
@@ -374,7 +377,7 @@ class StepRunner:
     def _publish(self, reports: list[Report], batch_id: int, directory: Path) -> None:
         """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
         tag = self._checkpoint.tag
-        if not self.results:
+        if not self._steps:
             for aside in filter(None, (self._settings.quarantine, self._settings.late_rows)):
                 for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
                     leftover.unlink()
@@ -404,20 +407,22 @@ class StepRunner:
         self._over_memory = over
 
     def _resume(self, last: Step) -> None:
-        manifests = [manifest for _, manifest in self._checkpoint.reports_of(last)]
-        self._manifests = manifests
+        checkpoint = self._checkpoint
+        manifests = [manifest for _, manifest in checkpoint.reports_of(last)]
         self._retained[last.number] = manifests
-        self._events.add("resume", f"continuing after step {last.number}, batch {last.batch_id}")
+        for number in checkpoint.steps()[-2:-1]:
+            self._retained[number] = [m for _, m in checkpoint.reports_of(checkpoint.read_step(number))]
+        self._last, self._manifests = last, manifests
+        if last.plan != checkpoint.plan_number:
+            known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
+            self._last, self._manifests = carry_over(last, manifests, known, now)
         if last.placement != self._placement:
-            self._last, self._manifests = list_anew(self._checkpoint, last, manifests, self._placement)
+            self._last, self._manifests = list_anew(checkpoint, self._last, self._manifests, self._placement)
             self._retained[self._last.number] = self._manifests
             self._events.add(
                 "rescale", f"state of {last.processors} processors is now listed on {self._settings.processors}"
             )
-        for number in self._checkpoint.steps()[-2:-1]:
-            previous = self._checkpoint.read_step(number)
-            self._retained.setdefault(number, [m for _, m in self._checkpoint.reports_of(previous)])
-        self._checkpoint.remove_unreferenced(self._retained)
+        checkpoint.remove_unreferenced(self._retained)
 
     def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:
         """The processor's own word on what went wrong, if it left one, or else what can be found out about it."""
@@ -432,19 +437,22 @@ class StepRunner:
             return explained
         told = unreadable_source(error)
         if told is None and is_of_the_data(error):
-            told = self._explain_joined_row(error, self._yielded(packed, number, directory, None))
+            told = self._explain_joined_row(error, packed, number, directory)
         return told or error
 
-    def _explain_joined_row(self, error: BaseException, yielded: list[DataFrame]) -> AnabranchError | None:
+    def _explain_joined_row(
+        self, error: BaseException, packed: DataFrame, number: int, directory: Path
+    ) -> AnabranchError | None:
+        elsewhere = (directory / "again",) * len(self._layout.answers)
+        yielded = self._yielded(packed, number, directory, elsewhere)
         for exchange, rows in zip(self._layout.exchanges, yielded, strict=False):
-            for part in exchange.parts:
-                joined = rows.where(f"{INPUT} = {part.part}").selectExpr(*joined_columns(part))
-                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(part.computed, start=1)]
-                told = failing_joined_row(all_of(part.conditions), computed, joined, error)
+            for port in exchange.ports:
+                joined = rows.where(f"{INPUT} = {port.port}").selectExpr(*joined_columns(port))
+                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(port.computed, start=1)]
+                told = failing_joined_row(all_of(port.conditions), computed, joined, error)
                 if told is not None:
                     return told
-        joined = restored(self._layout, yielded[-1])
-        return failing_joined_row(self._query.residual, self._layout.outputs or (), joined, error)
+        return self._answers.failing_row(error)
 
 
 def _task_function(
@@ -459,37 +467,22 @@ def _task_function(
     return process
 
 
-def _evaluate(results: DataFrame) -> None:
-    """Run every processor to its end."""
-    results.write.format("noop").mode("overwrite").save()
-
-
-def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: int) -> dict[str, Any]:
-    """Totals after a step. Rows of the answer are None from the first batch on in which nobody counted them."""
-    before = totals.get("results", 0)
+def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:
+    """Totals after a step. Rows of an answer are None from the first batch on in which nobody counted them."""
+    results = dict(totals.get("results", {}))
+    for name, rows in output_rows.items():
+        before = results.get(name, 0)
+        results[name] = None if before is None or rows < 0 else before + rows
     added: dict[str, Any] = {
-        "combinations": totals.get("combinations", 0) + sum(report.results for report in reports),
-        "results": None if before is None or output_rows < 0 else before + output_rows,
+        "combinations": totals.get("combinations", 0) + sum(sum(report.results) for report in reports),
+        "results": results,
+        "late_joined": totals.get("late_joined", 0) + sum(report.late_joined for report in reports),
     }
     for name in ("received", "late", "rejected"):
         per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
         before = totals.get(name, [0] * len(per_input))
         added[name] = [a + b for a, b in zip(before, per_input, strict=True)]
     return added
-
-
-def finish(layout: Layout, residual: str | None, yielded: DataFrame) -> DataFrame:
-    """The answer, from what processors yield: types restored, then residual predicate, then projection."""
-    joined = restored(layout, yielded)
-    kept = joined.where(residual) if residual else joined
-    if layout.outputs is None:
-        return kept
-    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in layout.outputs))
-
-
-def restored(layout: Layout, yielded: DataFrame) -> DataFrame:
-    """The joined rows with the columns' own types."""
-    return yielded if layout.result_schema == layout.joined_schema else restore(yielded, layout.joined_schema)
 
 
 __all__ = ["StepResult", "StepRunner", "StepSettings"]

@@ -1,0 +1,155 @@
+"""The columns of a network: their types, and what they are called above joins and in the state.
+
+Above a join a column is called `ALIAS.COLUMN` and the event time of input i is `ts:i`, which are names within one plan.
+State outlives plans, so there names say where something stands, not what it is called: at the port of an input columns
+are `col.COLUMN`; where rows are joined, `col.RANK.COLUMN` and `ts:RANK`, by the rank of the input among those that the
+rows are made of. Keys that are stored are `key.0`, ...; what is aggregated is `arg.0`, ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.kernel.multiway import UNBOUNDED
+from anabranch.plan.logical import StreamSchema, joined_column, quote
+from anabranch.plan.network import Column, Network, Port
+from anabranch.runtime.carried import is_changed
+from anabranch.runtime.grouped import GroupTypes, group_types
+from anabranch.runtime.keys import key_type, must_verify
+from anabranch.state.run import TS
+
+
+class Columns:
+    """What Spark says of the expressions of a network, and the names that follow from it.
+
+    `key_types` are per operator, and so are `groups`, None for joins. Operators `in_place` group rows where they are
+    joined.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        network: Network,
+        frames: Mapping[str, DataFrame],
+        streams: Mapping[str, StreamSchema],
+    ) -> None:
+        """Let Spark analyse keys and what is grouped."""
+        self._spark = spark
+        self._network = network
+        self._streams = streams
+        self._frames = {entry.entry.alias: frames[entry.entry.stream] for entry in network.inputs}
+        self.key_types: list[tuple[T.DataType, ...]] = []
+        self.groups: list[GroupTypes | None] = []
+        in_place = []
+        for n, operator in enumerate(network.operators):
+            if operator.grouping is None:
+                self.key_types.append(tuple(key_type(spark, terms, self._frames) for terms in operator.terms))
+                self.groups.append(None)
+                continue
+            if self._is_grouped_in_place(n):
+                in_place.append(n)
+            found = group_types(self._grouped_rows(n), operator.grouping, in_place=n in in_place)
+            self.key_types.append(found.keys)
+            self.groups.append(found)
+        self.in_place = frozenset(in_place)
+
+    def type_of(self, column: Column) -> T.DataType:
+        """The type of a column of an alias."""
+        return self._frames[column[0]].schema[column[1]].dataType
+
+    def fields(self, node: int) -> list[T.StructField]:
+        """The columns of what an operator gives, by their names above it."""
+        n = self._network.operator_of(node)
+        assert n is not None, "an input gives what its stream has"
+        group = self.groups[n]
+        if group is not None:
+            return group.results
+        return [T.StructField(joined_column(*c), self.type_of(c)) for c in self._network.operators[n].columns]
+
+    def given(self, name: str) -> str:
+        """What a column of an operator is called in its results, beside the hash, the times and the key."""
+        return name if name.startswith("ts:") else f"col.{name}"
+
+    def verified(self, n: int) -> tuple[str, ...]:
+        """The key columns that an operator stores: all of a group's, a join's only where the hash does not say it."""
+        stored = self.groups[n] is not None or must_verify(self.key_types[n])
+        return tuple(f"key.{k}" for k in range(len(self.key_types[n]))) if stored else ()
+
+    def stored(self, port: Port, column: Column) -> str:
+        """What a column is called in the state at a port."""
+        if self._network.operator_of(port.node) is None:
+            return f"col.{column[1]}"
+        aliases = [self._network.inputs[i].entry.alias for i in self._network.inputs_of(port.node)]
+        return f"col.{aliases.index(column[0])}.{column[1]}"
+
+    def stored_time(self, port: Port, i: int) -> str:
+        """What the event time of an input is called in the state at a port."""
+        if self._network.operator_of(port.node) is None:
+            return TS
+        return time_name(self._network.inputs_of(port.node).index(i))
+
+    def timed(self, node: int) -> list[int]:
+        """The inputs with an event time that the rows of a node are made of."""
+        return [i for i in self._network.inputs_of(node) if self.has_time(i)]
+
+    def has_time(self, i: int) -> bool:
+        """Whether the event time of an input is read and known."""
+        entry = self._network.inputs[i]
+        return entry.timed and self._streams[entry.entry.stream].time is not None
+
+    def window(self, i: int) -> int:
+        """The window of an input, as the kernel has it."""
+        window = self._network.inputs[i].entry.window
+        return UNBOUNDED if window is None else min(window, UNBOUNDED)
+
+    def windows(self, node: int) -> list[tuple[int, int]]:
+        """The inputs of joined rows that have a window, with it."""
+        return [(i, self.window(i)) for i in self.timed(node) if self._network.inputs[i].entry.window is not None]
+
+    def _grouped_rows(self, n: int) -> DataFrame:
+        """No rows, with the columns that a grouping is over."""
+        node = self._network.operators[n].ports[0].node
+        if self._network.operator_of(node) is None:
+            return self._frames[self._network.inputs[node].entry.alias]
+        return self._spark.createDataFrame([], T.StructType(self.fields(node)))
+
+    def _is_grouped_in_place(self, n: int) -> bool:
+        """Whether what is joined is grouped by the very key it is joined on: it is where it is needed already.
+
+        Keys and arguments have to be plain columns, as no expression is computed there. Floating point keys are not,
+        since they are joined and grouped in a canonical form.
+        """
+        operator = self._network.operators[n]
+        grouping, (port,) = operator.grouping, operator.ports
+        below = self._network.operator_of(port.node)
+        if grouping is None or grouping.applied is not None or below is None or port.conditions:
+            return False
+        join = self._network.operators[below]
+        columns = {quote(joined_column(*column)): column for column in join.columns}
+        texts = [*grouping.keys, *(call.argument for call in grouping.calls if call.argument is not None)]
+        if any(text not in columns for text in texts):
+            return False
+        of_key = {column: k for k, terms in enumerate(join.terms) for column in _plain_terms(terms)}
+        keys = [of_key.get(columns[key]) for key in grouping.keys]
+        types = [self.type_of(columns[text]) for text in texts]
+        return (
+            sorted(k for k in keys if k is not None) == list(range(len(join.terms)))
+            and len(keys) == len(join.terms)
+            and not any(isinstance(data_type, T.FractionalType) for data_type in types[: len(keys)])
+            and not any(is_changed(data_type) for data_type in types)
+        )
+
+
+def time_name(i: int) -> str:
+    """The column with the event time of one of the rows that a joined one is made of."""
+    return f"ts:{i}"
+
+
+def _plain_terms(terms: Sequence[Column]) -> Iterator[Column]:
+    """Alias and column of the terms of a key that are columns."""
+    for alias, text in terms:
+        if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1].replace("``", ""):
+            yield alias, text[1:-1].replace("``", "`")

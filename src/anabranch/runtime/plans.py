@@ -1,0 +1,208 @@
+"""What state belongs to: the document of a plan, and carrying state over from one plan to the next.
+
+A step names the plan it was made under. The plan's document describes every query, so that a checkpoint is not resumed
+with another one, and says what is where: operators by identity, ports, sources and groupings in the order in which
+manifests and steps list them. When queries are added or removed, what is still there keeps its state; it is found by
+identity. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from anabranch.errors import ResumeMismatchError
+from anabranch.plan.logical import Applied, Grouping, joined_column
+from anabranch.plan.network import Request
+from anabranch.runtime.checkpoint import Step, differences
+from anabranch.runtime.prepare import Plan
+from anabranch.state.manifest import Manifest
+from anabranch.state.spine import Spine
+from anabranch.state.store import Json
+
+Value = TypeVar("Value")
+
+
+def describe_engine(version: str, groups: int, time_zone: str | None) -> Json:
+    """What all plans of a checkpoint have in common."""
+    return {
+        "engine version": ".".join(version.split(".")[:2]),
+        "groups": groups,
+        "session time zone": time_zone,
+    }
+
+
+def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
+    """The document of a plan; `queries` describes each query by itself."""
+    network, layout = plan.network, plan.layout
+    ports = network.ports
+    nth: dict[int, int] = {}
+    places = []
+    for entry in layout.inputs:
+        n, p = ports[entry.port]
+        nth[entry.port] = nth.get(entry.port, -1) + 1
+        places.append(f"{network.operators[n].identity}/{p}/{nth[entry.port]}")
+    identities = [operator.identity for operator in network.operators]
+
+    def holds(n: int, p: int) -> str:
+        inside = network.inputs_of(network.operators[n].ports[p].node)
+        return " ".join(network.inputs[i].entry.alias for i in inside)
+
+    return {
+        "queries": {r.name: {"since": r.since, "query": queries[r.name]} for r in plan.requests},
+        "sources": [
+            {
+                "identity": place,
+                "label": entry.label,
+                "stream": entry.source.stream,
+                "window (us)": entry.input.window,
+                "lateness (us)": plan.streams[entry.source.stream].lateness,
+            }
+            for place, entry in zip(places, layout.inputs, strict=True)
+        ],
+        "ports": [{"identity": f"{identities[n]}/{p}", "holds": holds(n, p)} for n, p in ports],
+        "groupings": [identities[n] for n in layout.processor.groupings],
+        "read": [list(entry) for entry in plan.read],
+    }
+
+
+def describe_query(plan: Plan) -> Json:
+    """The only query of a plan, as far as another one would be another query."""
+    (request,) = plan.requests
+    query, layout = request.query, plan.layout
+
+    def aliases(part: int) -> list[str]:
+        return [query.inputs[i].alias for i in query.inputs_of(part)]
+
+    return {
+        "inputs": {
+            entry.label: {
+                "stream": entry.source.stream,
+                "selections": [
+                    {
+                        "where": list(selection.conditions),
+                        "select": [f"{made.expression} AS {made.name}" for made in selection.outputs],
+                    }
+                    for selection in entry.source.steps
+                ],
+                "window (us)": entry.input.window,
+                "key": list(entry.input.key),
+                "predicate": entry.input.predicate,
+                "time column": plan.streams[entry.source.stream].time,
+                "lateness (us)": plan.streams[entry.source.stream].lateness,
+                "columns": {
+                    column: plan.frames[entry.input.stream].schema[column].dataType.simpleString()
+                    for column in entry.input.columns
+                },
+            }
+            for entry in layout.inputs
+        },
+        "grouping": _describe_grouping(plan, query.grouping),
+        "operators": [
+            {
+                "joins": [aliases(part) for part in operator.parts],
+                "keys": [list(keys) for keys in operator.keys],
+                "conditions": list(operator.conditions),
+                "columns": [joined_column(*column) for column in operator.columns],
+            }
+            for operator in query.operators
+        ],
+        "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
+        "residual predicate": query.residual,
+        "select": [f"{output.expression} AS {output.name}" for output in query.outputs],
+    }
+
+
+def _describe_grouping(plan: Plan, grouping: Grouping | None) -> Json | None:
+    if grouping is None:
+        return None
+    return {
+        "operator": None if grouping.applied is None else _describe_operator(grouping.applied),
+        "by": list(grouping.keys),
+        "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
+        "argument types": [data_type.simpleString() for data_type in plan.layout.argument_types[-1]],
+        "having": list(grouping.conditions),
+        "last rows": grouping.rows,
+        "distinct": grouping.distinct,
+        "emit": "batch" if grouping.once else "tuple",
+    }
+
+
+def _describe_operator(applied: Applied) -> Json:
+    """What makes an operator another one, as far as that can be told: its class and what it was made with."""
+    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.gives}
+
+
+def requests_after(
+    known: Json | None,
+    version: int,
+    asked: Sequence[Request],
+    described: Mapping[str, Json],
+    where: str,
+    removed: Collection[str] = (),
+) -> list[Request]:
+    """What is asked now, with when each query began: those that the known plan has, as there; new ones, now.
+
+    Refused if a query has changed, or if one is missing that was not `removed`: its state would be lost.
+    """
+    if known is None:
+        return [replace(request, since=version) for request in asked]
+    before = dict(known["queries"])
+    names = {request.name: request.name for request in asked}
+    if len(before) == 1 and len(asked) == 1 and not removed:
+        names = {asked[0].name: next(iter(before))}  # what a single query is called makes no difference
+    found = [
+        f"{what} was {short(was)} and is now {short(now)}"
+        for request in asked
+        if names[request.name] in before
+        for what, was, now in differences(
+            {"query": before[names[request.name]]["query"]}, {"query": described[request.name]}
+        )
+    ]
+    if found:
+        raise ResumeMismatchError(
+            f"checkpoint {where} cannot be resumed: {'; '.join(found)}. Run the query it was made with, or give the "
+            "changed one a new checkpoint directory"
+        )
+    missing = sorted(before.keys() - set(names.values()) - set(removed))
+    if missing:
+        raise ResumeMismatchError(
+            f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
+            "Start it, too; then it can be removed with run.remove()"
+        )
+    return [
+        replace(request, name=name, since=before[name]["since"] if name in before else version)
+        for request in asked
+        for name in [names[request.name]]
+    ]
+
+
+def carry_over(last: Step, manifests: Sequence[Manifest], known: Json, plan: Json) -> tuple[Step, list[Manifest]]:
+    """A step and its manifests, made under a known plan, as another plan lists them."""
+    ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
+    sources = [entry["identity"] for entry in known["sources"]], [entry["identity"] for entry in plan["sources"]]
+    groupings = known["groupings"], plan["groupings"]
+    totals = dict(last.totals)
+    for name in ("received", "late", "rejected"):
+        totals[name] = _listed(totals[name], *sources, 0)
+    totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
+    step = replace(
+        last,
+        newest=tuple(_listed(last.newest, *sources, None)),
+        settled=tuple(_listed(last.settled, *groupings, None)),
+        totals=totals,
+    )
+    return step, [Manifest(tuple(_listed(manifest.spines, *ports, Spine()))) for manifest in manifests]
+
+
+def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Value) -> list[Value]:
+    """Values that are listed by known identities, listed by others."""
+    found = dict(zip(known, values, strict=True))
+    return [found.get(identity, nothing) for identity in now]
+
+
+def short(value: Any) -> str:
+    """A value for a message."""
+    text = repr(value) if value is not None else "absent"
+    return text if len(text) <= 200 else text[:197] + "..."

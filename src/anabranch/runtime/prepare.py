@@ -1,0 +1,82 @@
+"""From bound queries to what runs: network, layout and the packed streams, all analysed by Spark before any data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.plan.logical import StreamSchema
+from anabranch.plan.network import Network, Request, network_of
+from anabranch.runtime.analysis import check_answer, check_inputs, check_sources
+from anabranch.runtime.answers import finish
+from anabranch.runtime.compile import lay_out
+from anabranch.runtime.derive import with_derived
+from anabranch.runtime.layout import Layout
+from anabranch.runtime.pack import pack
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Queries, ready to run together. `schemas` are those of their answers.
+
+    `read` are the streams in the order in which Spark's query has them, with how many sources of Spark's each one
+    consists of and how often it occurs.
+    """
+
+    requests: tuple[Request, ...]
+    network: Network
+    layout: Layout
+    streams: dict[str, StreamSchema]
+    frames: dict[str, DataFrame]
+    schemas: tuple[T.StructType, ...]
+    packed: DataFrame
+    read: tuple[tuple[str, int, int], ...]
+
+
+def prepare(
+    spark: SparkSession,
+    requests: Sequence[Request],
+    frames: Mapping[str, DataFrame],
+    streams: Mapping[str, StreamSchema],
+    *,
+    keep_rejected: bool,
+    keep_late: bool,
+    read_before: Sequence[str] = (),
+    checked: bool = False,
+) -> Plan:
+    """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
+
+    Streams that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    """
+    network = network_of(requests, streams)
+    known = {**streams, **{schema.name: schema for schema in network.derived}}
+    if not checked:
+        check_sources(spark, network, frames)
+    made = with_derived(spark, network, frames, known)
+    if not checked:
+        check_inputs(spark, network, made)
+    layout = lay_out(spark, network, made, known, keep_rejected=keep_rejected, keep_late=keep_late)
+    if not checked:
+        check_answer(spark, layout)
+    names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
+    used = [entry.source.stream for entry in layout.inputs]
+    schemas = tuple(finish(answer, spark.createDataFrame([], answer.result_schema)).schema for answer in layout.answers)
+    return Plan(
+        requests=tuple(requests),
+        network=network,
+        layout=layout,
+        streams=known,
+        frames=made,
+        schemas=schemas,
+        packed=pack(layout, made, names),
+        read=tuple((name, _relations(made[name]), max(used.count(name), 1)) for name in names),
+    )
+
+
+def _relations(stream: DataFrame) -> int:
+    """How many sources of Spark's a stream consists of."""
+    leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
+    return sum(bool(leaves.apply(n).isStreaming()) for n in range(leaves.size()))
