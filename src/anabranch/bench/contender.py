@@ -18,6 +18,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.session import local_session
 from anabranch.bench.job import (
-    ANABRANCH,
     CHAIN,
     GROUPBY,
+    SHARED_CONTENDERS,
     SPARK_ROCKSDB,
     TRANSFORM,
+    TWO,
+    TWO_APART,
     WINDOWS,
     Batch,
     Job,
@@ -42,6 +45,7 @@ from anabranch.bench.queries import (
     chain_query,
     continuous_query,
     groupby_query,
+    other_query,
     stream_stream_join,
 )
 from anabranch.errors import BenchmarkError
@@ -74,27 +78,29 @@ def execute(job: Job) -> Outcome:
     """Run the job in a new Spark session of this process."""
     spark = _session(job)
     streams = {name: _stream(spark, Path(job.input) / name, job.query) for name in job.streams}
-    # Anabranch's writer is spelt like Spark's, but is no subclass of it.
-    writer: Any = _anabranch(spark, streams, job) if job.contender == ANABRANCH else _spark(streams, job)
-    output = Path(job.scratch) / "output"
-    if job.sink == "parquet":
-        writer = writer.option("path", str(output))
-    writer = writer.format(job.sink).trigger(availableNow=True)
+    output, other = Path(job.scratch) / "output", Path(job.scratch) / "other"
+    ours = job.contender in SHARED_CONTENDERS
+    start = _anabranch(spark, streams, job, (output, other)) if ours else _spark(streams, job, output)
     started = time.perf_counter()
-    query = writer.start()
+    query = start()
     query.awaitTermination()
     seconds = time.perf_counter() - started
     batches = tuple(_batch(progress) for progress in query.recentProgress)
     spark.stop()
     if job.sink == "parquet":
         results, checksum = _read_back(output)
+        if job.contender in (TWO, TWO_APART) and _read_back(other)[0] != results:
+            raise BenchmarkError(f"{job.contender}: two queries over one join have different numbers of results")
         return Outcome(seconds, batches, results, checksum)
     if any(batch.results is None for batch in batches):
         raise BenchmarkError(f"{job.contender} does not report sink.numOutputRows for the {job.sink} sink")
     results = sum(batch.results or 0 for batch in batches)
     # What Anabranch answers when the input ends belongs to no batch.
-    ours = (query.lastProgress or {})["anabranch"]["totals"]["results"] if job.contender == ANABRANCH else None
-    return Outcome(seconds, batches, results if ours is None else int(ours))
+    told = (query.lastProgress or {})["anabranch"]["queries"] if ours else {}
+    answers = {int(entry["results"]) for entry in told.values()}
+    if len(answers) > 1:
+        raise BenchmarkError(f"{job.contender}: two queries over one join have different numbers of results")
+    return Outcome(seconds, batches, answers.pop() if answers else results)
 
 
 def _session(job: Job) -> SparkSession:
@@ -119,7 +125,9 @@ def _stream(spark: SparkSession, folder: Path, query: str) -> DataFrame:
     return reader.parquet(str(folder))
 
 
-def _anabranch(spark: SparkSession, streams: dict[str, DataFrame], job: Job) -> Any:
+def _anabranch(
+    spark: SparkSession, streams: dict[str, DataFrame], job: Job, outputs: tuple[Path, Path]
+) -> Callable[[], Any]:
     # Imported here so that the peers can be measured without the engine. Through importlib, because the
     # benchmark uses only the public face and must not depend on how it is typed.
     from importlib import import_module
@@ -130,7 +138,14 @@ def _anabranch(spark: SparkSession, streams: dict[str, DataFrame], job: Job) -> 
     engine = import_module("anabranch").Engine(spark, checkpoint=checkpoint, processors=job.processors, **options)
     for name, frame in streams.items():
         engine.register(name, frame, time="ts", **lateness)
-    return engine.sql(_text(job)).writeStream
+    texts = [_text(job)]
+    if job.contender in (TWO, TWO_APART):
+        texts.append(other_query(job.streams, apart=job.contender == TWO_APART))
+    writers = []
+    for text, output in zip(texts, outputs, strict=False):
+        writer = engine.sql(text).writeStream.format(job.sink).trigger(availableNow=True)
+        writers.append(writer.option("path", str(output)) if job.sink == "parquet" else writer)
+    return lambda: engine.start(writers)
 
 
 def _text(job: Job) -> str:
@@ -139,9 +154,12 @@ def _text(job: Job) -> str:
     return groupby_query(job.window or 1) if job.query == GROUPBY else continuous_query(job.streams, job.window)
 
 
-def _spark(streams: dict[str, DataFrame], job: Job) -> Any:
+def _spark(streams: dict[str, DataFrame], job: Job, output: Path) -> Callable[[], Any]:
     checkpoint = str(Path(job.scratch) / "checkpoint")
-    return _answer(streams, job).writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+    writer = _answer(streams, job).writeStream.outputMode("append").option("checkpointLocation", checkpoint)
+    if job.sink == "parquet":
+        writer = writer.option("path", str(output))
+    return writer.format(job.sink).trigger(availableNow=True).start
 
 
 def _answer(streams: dict[str, DataFrame], job: Job) -> DataFrame:

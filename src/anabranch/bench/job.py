@@ -27,12 +27,18 @@ CONTENDERS = (ANABRANCH, SPARK, SPARK_ROCKSDB)
 TRANSFORM = "transform"
 WINDOWS = "windows"
 GROUPBY_CONTENDERS = (ANABRANCH, TRANSFORM, WINDOWS)
+# Those of SHARED: one query, two that share its join, and two that differ in a condition and so cannot.
+TWO = "two-queries"
+TWO_APART = "two-apart"
+SHARED_CONTENDERS = (ANABRANCH, TWO, TWO_APART)
 SINKS = ("noop", "parquet")
 
-# Queries: all streams joined on one key, four streams on three, or aggregates of one stream over a window.
+# Queries: all streams joined on one key, four streams on three, aggregates of one stream over a window; or the first,
+# and another query over the same join.
 MULTIWAY = "multiway"
 CHAIN = "chain"
 GROUPBY = "groupby"
+SHARED = "shared"
 
 WARMUP_BATCHES = 2
 

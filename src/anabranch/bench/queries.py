@@ -64,6 +64,16 @@ def continuous_query(streams: Sequence[str], window: int | None) -> str:
     return f"SELECT {', '.join(outputs)} FROM {sources} WHERE {' AND '.join(equalities)}"
 
 
+def other_query(streams: Sequence[str], *, apart: bool) -> str:
+    """Another query over the same join, with other names in another order; `apart` if it is not to be shared."""
+    names = {stream: f"other_{stream.lower()}" for stream in reversed(streams)}
+    sources = ", ".join(f"{stream} AS {name}" for stream, name in names.items())
+    equalities = [f"{left}.k = {right}.k" for left, right in pairwise(names.values())]
+    conditions = [f"{name}.v IS NOT NULL" for name in names.values()] if apart else []
+    outputs = [f"{name}.v AS {stream.lower()}_v" for stream, name in names.items()]
+    return f"SELECT {', '.join(outputs)} FROM {sources} WHERE {' AND '.join([*equalities, *conditions])}"
+
+
 def stream_stream_join(streams: Mapping[str, DataFrame], window: int | None, lateness: int) -> DataFrame:
     """The query as a chain of Spark's stream-stream inner joins."""
     names = list(streams)

@@ -6,8 +6,7 @@ sink. Contenders alternate (a, b, c, a, b, c, ...) so that a slow minute of the 
 and each number is the median over the repeats.
 
 A run only counts if every contender finds exactly the expected number of results, and, where the sink keeps
-them, the same results. Ratios say how many times better Anabranch is: its rows per second over the peer's,
-and the peer's memory over its own.
+them, the same results. Ratios say how many times better Anabranch is: the peer's time, and memory, over its own.
 """
 
 from __future__ import annotations
@@ -30,6 +29,8 @@ from anabranch.bench.job import (
     GROUPBY,
     GROUPBY_CONTENDERS,
     MULTIWAY,
+    SHARED,
+    SHARED_CONTENDERS,
     SINKS,
     WINDOWS,
     Job,
@@ -77,7 +78,7 @@ class ThroughputOptions:
             raise ConfigError(f"bench throughput: unknown sink {self.sink!r}; {did_you_mean(self.sink, SINKS)}")
         if not self.contenders:
             raise ConfigError("bench throughput: name at least one contender")
-        known = GROUPBY_CONTENDERS if self.query == GROUPBY else CONTENDERS
+        known = {GROUPBY: GROUPBY_CONTENDERS, SHARED: SHARED_CONTENDERS}.get(self.query, CONTENDERS)
         for contender in self.contenders:
             if contender not in known:
                 hint = did_you_mean(contender, known)
@@ -144,7 +145,11 @@ class ThroughputResult:
         return json.dumps(fields, indent=2, default=str)
 
 
-_KINDS = {CHAIN: "join of 4 streams on 3 keys", GROUPBY: "aggregates of a stream"}
+_KINDS = {
+    CHAIN: "join of 4 streams on 3 keys",
+    GROUPBY: "aggregates of a stream",
+    SHARED: "one query over a 3-way join, and two",
+}
 
 
 def run(options: ThroughputOptions, report: Callable[[str], None]) -> ThroughputResult:
@@ -219,8 +224,8 @@ def ratios(contenders: Sequence[ContenderResult]) -> tuple[Ratio, ...]:
     return tuple(
         Ratio(
             against=peer.name,
-            steady=ours.steady_rows_per_second / peer.steady_rows_per_second,
-            total=ours.total_rows_per_second / peer.total_rows_per_second,
+            steady=peer.batch_milliseconds / ours.batch_milliseconds,
+            total=peer.total_seconds / ours.total_seconds,
             memory=peer.peak_memory / ours.peak_memory,
         )
         for peer in contenders

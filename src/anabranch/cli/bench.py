@@ -22,7 +22,7 @@ from rich.table import Table
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
-from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SINKS
+from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SHARED, SHARED_CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
 from anabranch.errors import BenchmarkError
@@ -34,6 +34,7 @@ bench = typer.Typer(
 BENCHMARKS = {
     "throughput": "rows/s, batch time and memory, beside Spark's own stream-stream joins on the same input",
     "chain": "the same for four streams that are joined on three different keys",
+    "shared": "two queries over one join beside one of them, and beside two that cannot share it",
     "groupby": "the same for aggregates over a window, beside transformWithState in Python",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
 }
@@ -163,6 +164,48 @@ def chain(
             seed=seed,
             driver_memory=driver_memory,
             query=CHAIN,
+        )
+        _compare(options, as_json)
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def shared(
+    rows: Rows = _THROUGHPUT["rows"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _THROUGHPUT["keys"],
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = "parquet",
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(SHARED_CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Two queries over one join in one engine, beside one of them alone.
+
+    The second query has other names, another order and other columns; it shares the join. Beside them run two that do
+    not, because they differ in a condition. Prints what `throughput` prints; "against" is what more queries cost.
+    """
+    with _folder(work) as folder:
+        options = ThroughputOptions(
+            work=folder,
+            rows=rows,
+            keys=keys,
+            rows_per_batch=rows_per_batch,
+            processors=processors,
+            cores=cores,
+            sink=sink,
+            contenders=tuple(contender or SHARED_CONTENDERS),
+            repeats=repeats,
+            seed=seed,
+            driver_memory=driver_memory,
+            query=SHARED,
         )
         _compare(options, as_json)
 
