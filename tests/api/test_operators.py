@@ -87,6 +87,21 @@ def test_sessions_are_those_of_duckdb_also_in_several_runs(
 
 
 @pytest.mark.spark
+def test_what_an_operator_gives_is_joined_like_a_stream(
+    spark: SparkSession, clicks: Feed, tmp_path: Path, sessions: Any
+) -> None:
+    text = "SELECT s.user, s.clicks, c.page FROM sessions s, clicks c WHERE s.user = c.user AND s.clicks > 1"
+    asked = engine(spark, clicks, sessions(GAP)).sql(text)
+    assert "Operator sessions" in asked.plan
+    run_to_end(asked, tmp_path / "out")
+    joined = query(
+        'SELECT s."user", s.n, c.page FROM s, clicks c WHERE s."user" = c."user"',
+        {"s": expected(clicks).rename_columns(["user", "n", "first", "last"]), "clicks": clicks.complete},
+    )
+    assert_same_rows(written(tmp_path / "out"), joined)
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -112,9 +127,10 @@ def test_what_is_not_an_operator_or_not_supported_above_one_is_refused(
     made = engine(spark, clicks, sessions(GAP))
     with pytest.raises(ConfigError, match="'sessions' is empty or taken"):
         made.operator("sessions", sessions(GAP), over="clicks", key="user", columns=[], gives=GIVES)
-    for text in ("SELECT s.user FROM sessions s, clicks c WHERE s.user = c.user", "SELECT count(*) AS n FROM sessions"):
-        with pytest.raises(UnsupportedError, match="what an operator gives in a join or a grouping"):
-            made.sql(text)
+    with pytest.raises(UnsupportedError, match="GROUP BY or DISTINCT without a window"):
+        made.sql("SELECT count(*) AS n FROM sessions")
+    with pytest.raises(QueryError, match="event time for a window"):
+        made.sql("SELECT count(*) AS n FROM sessions [RANGE 1 MINUTE]")
     with pytest.raises(UnsupportedError, match="a window on what an operator gives"):
         made.sql("SELECT user FROM sessions [NOW]")
     with pytest.raises(QueryError, match="unknown column 'page'"):

@@ -109,13 +109,13 @@ class Steps:
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
         log.touch()
-        self.runner(pack(self.plan.layout, {**self.plan.frames, **frames}), number)
+        self.runner(pack(self.plan.layout, frames), number)
         self.next_batch = number + 1
 
     def end(self) -> None:
         """Take the input for ended, as a run does that processes what is there."""
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        self.runner.end(pack(self.plan.layout, {**self.plan.frames, **frames}))
+        self.runner.end(pack(self.plan.layout, frames))
 
     @property
     def answer(self) -> pa.Table:

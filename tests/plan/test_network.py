@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from anabranch.language import parse_query
+from anabranch.plan.assembly import network_of
 from anabranch.plan.logical import StreamSchema
-from anabranch.plan.network import Network, Request, network_of
+from anabranch.plan.network import Network, Request
 from anabranch.plan.rounds import rounds_of
 from anabranch.plan.texts import substituted
 
@@ -40,7 +41,7 @@ def test_one_join_answers_queries_that_differ_in_names_order_select_and_residual
     made = network(PAIRS, other)
     assert len(made.operators) == 1
     assert len(made.inputs) == 2
-    assert [answer.node for answer in made.answers] == [2, 2]
+    assert [answer.branches[0].node for answer in made.answers] == [2, 2]
 
 
 def test_the_shared_join_carries_what_any_query_needs_under_the_names_of_the_first() -> None:
@@ -53,7 +54,7 @@ def test_the_shared_join_carries_what_any_query_needs_under_the_names_of_the_fir
     first, second = made.answers
     assert [output.expression for output in first.outputs] == ["`A.v`", "`B.v`"]
     assert [(output.name, output.expression) for output in second.outputs] == [("x", "`A.x`"), ("z", "`B.y`")]
-    assert second.conditions == ("`A.v` > `B.x`",)
+    assert second.branches[0].conditions == ("`A.v` > `B.x`",)
     assert made.inputs[0].entry.columns == ("x", "v")
 
 
@@ -83,8 +84,8 @@ def test_a_join_can_be_the_answer_to_one_query_and_a_part_of_another() -> None:
     made = network(chain, f"{PAIRS} AND B.x IS NOT NULL")
     assert [len(operator.ports) for operator in made.operators] == [2, 2]
     lower, upper = made.operators
-    assert made.answers[1].node == len(made.inputs)
-    assert made.answers[1].conditions == ()
+    assert made.answers[1].branches[0].node == len(made.inputs)
+    assert made.answers[1].branches[0].conditions == ()
     through = next(port for port in upper.ports if port.node >= len(made.inputs))
     assert through.conditions == ("`A.y` < `B.y`",), "the condition is the longer query's alone"
     assert ("A", "y") in lower.columns
@@ -109,7 +110,7 @@ def test_groupings_are_shared_whatever_is_selected_of_the_groups() -> None:
     frequent = "SELECT a.k AS key FROM A [RANGE 1 MINUTE] AS a GROUP BY a.k HAVING count(*) > 3"
     made = network(per_key, frequent)
     assert len(made.operators) == 1
-    assert made.answers[1].conditions == ("`agg.0` > 3",)
+    assert made.answers[1].branches[0].conditions == ("`agg.0` > 3",)
     assert len(network(per_key, per_key.replace("count(*)", "max(A.v)")).operators) == 2
 
 
@@ -117,7 +118,7 @@ def test_a_grouping_shares_the_join_below_it_with_a_query_that_only_joins() -> N
     grouped = "SELECT A.x, count(*) AS n FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k GROUP BY A.x"
     made = network(PAIRS, grouped)
     assert [operator.grouping is None for operator in made.operators] == [True, False]
-    assert [answer.node for answer in made.answers] == [2, 3]
+    assert [answer.branches[0].node for answer in made.answers] == [2, 3]
 
 
 def test_what_is_late_for_one_query_only_is_not_shared() -> None:

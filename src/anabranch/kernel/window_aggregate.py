@@ -47,7 +47,8 @@ class WindowAggregate:
     `keys` are the state columns with the group's key. `results` are pairs of a name and the number of a key, or of a
     call after all keys. The window is the last `rows` tuples of a group, ordered by time, then by the columns `ties`;
     else a range of time: `width`, the longest that any tuple is in it. With `last_only` a batch gives one row per
-    group, for the last of its settled tuples.
+    group, for the last of its settled tuples. Where results go on to another operator (`timed`) they have the time of
+    the tuple they answer.
     """
 
     keys: tuple[str, ...]
@@ -58,6 +59,7 @@ class WindowAggregate:
     ties: tuple[str, ...] = ()
     distinct: bool = False
     last_only: bool = False
+    timed: bool = False
     chunk_rows: int = 65_536
     gather_rows: int = 1_000_000
 
@@ -151,7 +153,10 @@ class WindowAggregate:
             for call in self.calls:
                 values = None if call.column is None else rows.rows.column(call.column)
                 made.append(AGGREGATES[call.function](values, reach))
-        results = pa.RecordBatch.from_arrays([made[n] for _, n in self.results], [name for name, _ in self.results])
+        arrays = {name: made[n] for name, n in self.results}
+        if self.timed:
+            arrays[TS] = pa.array(rows.ts[asked])
+        results = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
         for start in range(0, len(results), self.chunk_rows):
             yield results.slice(start, self.chunk_rows)
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
-from anabranch.language.derived import derive
+from anabranch.language.derived import Derived, derive, flattened, unite
 from anabranch.language.dialect import read
 from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
@@ -39,6 +39,7 @@ from anabranch.plan.logical import (
     JoinInput,
     JoinOperator,
     Output,
+    Selection,
     Source,
     StreamSchema,
 )
@@ -59,13 +60,52 @@ def parse_query(
     if emit not in (EACH_TUPLE, EACH_BATCH):
         raise QueryError(f"emit must be {EACH_TUPLE!r} or {EACH_BATCH!r}, not {emit!r}")
     source, tree = read(text)
-    statement = take_apart(source, tree)
+    statements = take_apart(source, tree)
+    if len(statements) == 1:
+        return _bind(text, source, statements[0], streams, joins, emit)
+    if joins != AUTO or emit != EACH_TUPLE:
+        raise QueryError("joins= and emit= are for a query of one SELECT, not for UNION ALL")
+
+    def bind_block(statement: Statement) -> ContinuousQuery:
+        return _bind(text, source, statement, streams)
+
+    return _united(source, unite(source, statements, streams, bind_block))
+
+
+def _united(source: Text, sources: Sequence[Source]) -> ContinuousQuery:
+    """The answers of blocks as one."""
+    flat = [flattened(fed) for fed in sources]
+    blocks = [block for block in flat if block is not None]
+    if len(blocks) < len(flat):
+        hint = "join it with another one or group it, or use Spark itself"
+        raise source.unsupported("a SELECT from one stream that neither joins nor groups, as an answer", hint=hint)
+    return replace(blocks[0], united=tuple(blocks[1:]))
+
+
+def _bind(
+    text: str,
+    source: Text,
+    statement: Statement,
+    streams: Mapping[str, StreamSchema],
+    joins: str = AUTO,
+    emit: str = EACH_TUPLE,
+) -> ContinuousQuery:
+    """A SELECT as a query."""
     grouped = is_grouped(statement)
     applying = _applying(source, statement, streams)
     if applying is not None:
         return _over_an_operator(text, source, statement, streams, applying)
-    derived = derive(source, statement, streams)
+    derived = derive(source, statement, streams, lambda block: _bind(text, source, block, streams))
     statement, sources = derived.statement, derived.sources
+    if (
+        not grouped
+        and len(statement.items) == 1
+        and any(fed.block for fed in sources.get(statement.items[0].stream, ()))
+    ):
+        if statement.items[0].window is not None:
+            span = statement.items[0].window_span
+            raise source.unsupported("a window on a sub-query that is neither joined nor grouped", span)
+        return _selected(source, statement, derived)
     scope = open_scope(source, statement.items, derived.streams, single=grouped)
     answer = GroupedAnswer(statement, scope) if grouped else None
     outputs, needed = _outputs(read_items(statement, scope, FUNCTIONS if grouped else ()), scope, answer)
@@ -118,15 +158,23 @@ def parse_query(
     )
 
 
+def _selected(source: Text, statement: Statement, derived: Derived) -> ContinuousQuery:
+    """Selection and projection of what blocks answer."""
+    scope = open_scope(source, statement.items, derived.streams, single=True)
+    outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
+    parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
+    step = Selection(_distinct([part.below for part in parts]), outputs)
+    fed = derived.sources[statement.items[0].stream]
+    return _united(source, [replace(entry, steps=(*entry.steps, step)) for entry in fed])
+
+
 def _applying(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Applying | None:
-    """What the stream in FROM is made of, if an operator gives it. For now it can only be there alone."""
-    named = [(item, match(item.stream, streams)) for item in statement.items if not item.branches]
-    found = [(item, streams[name].applying) for item, name in named if name is not None and streams[name].applying]
-    if not found:
+    """What the stream in FROM is made of, if it is there alone and an operator gives it."""
+    item = statement.items[0]
+    name = match(item.stream, streams) if not item.branches else None
+    applying = streams[name].applying if name is not None else None
+    if applying is None or len(statement.items) > 1 or is_grouped(statement):
         return None
-    item, applying = found[0]
-    if len(statement.items) > 1 or is_grouped(statement):
-        raise source.unsupported("what an operator gives in a join or a grouping", item.span, yet=True)
     if item.window is not None:
         hint = "how long it keeps rows is said where it is registered"
         raise source.unsupported("a window on what an operator gives", item.window_span or item.span, hint)

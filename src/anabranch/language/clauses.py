@@ -86,11 +86,14 @@ class Statement:
     distinct: bool = False
 
 
-def take_apart(source: Source, tree: exp.Expr) -> Statement:
-    """The parts of the statement; `UnsupportedError` naming the first construct that is not supported."""
+def take_apart(source: Source, tree: exp.Expr) -> tuple[Statement, ...]:
+    """The SELECTs that are united; `UnsupportedError` naming the first construct that is not supported."""
+    return tuple(_branches(source, tree))
+
+
+def _select(source: Source, tree: exp.Expr) -> Statement:
     if isinstance(tree, exp.SetOperation):
-        hint = "in FROM it is, as a sub-query with an alias" if isinstance(tree, exp.Union) else ""
-        raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"), hint=hint)
+        raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"))
     if isinstance(tree, exp.Subquery):
         raise source.unsupported("a query in parentheses")
     if not isinstance(tree, exp.Select):
@@ -210,7 +213,7 @@ def _branches(source: Source, node: exp.Expr) -> Iterator[Statement]:
         yield from _branches(source, node.this)
         yield from _branches(source, node.expression)
     else:
-        yield take_apart(source, node)
+        yield _select(source, node)
 
 
 def _opening(source: Source, alias: int) -> int:

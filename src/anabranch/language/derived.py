@@ -1,23 +1,39 @@
-"""Sub-queries in FROM that select and project: streams made of streams, before anything is joined or grouped.
+"""Sub-queries in FROM: streams made of streams.
 
 `(SELECT k, v * 2 AS w FROM A WHERE v > 0 UNION ALL SELECT k, w FROM B) AS s` is a stream s with columns k and w, fed by
 two sources. A row keeps the event time of the row it was made of, whether or not the time is selected. Sub-queries may
 nest: a source is a registered stream and the selections that its rows pass, innermost first.
+
+A sub-query that joins or groups is a query by itself, a block; what it answers are the rows of the source. A joined row
+has the time of its newest part, a group's answer that of the tuple it answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+
+from sqlglot import exp
 
 from anabranch.language.clauses import FromItem, Statement
 from anabranch.language.conjuncts import conjuncts
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import is_grouped
 from anabranch.language.items import read_items
-from anabranch.language.scope import open_scope
+from anabranch.language.scope import match, open_scope
 from anabranch.language.source import Source as Text
-from anabranch.plan.logical import DERIVED_TIME, RESERVED, Output, Selection, Source, StreamSchema
+from anabranch.language.source import Span
+from anabranch.plan.logical import (
+    DERIVED_TIME,
+    RESERVED,
+    ContinuousQuery,
+    Output,
+    Selection,
+    Source,
+    StreamSchema,
+    quote,
+)
+from anabranch.plan.texts import inlined
 
 # Sources are numbered in one byte of every row.
 MAX_SOURCES = 100
@@ -33,18 +49,23 @@ class Derived:
     sources: Mapping[str, tuple[Source, ...]]
 
 
-def derive(text: Text, statement: Statement, known: Mapping[str, StreamSchema]) -> Derived:
+# How a statement that joins or groups becomes a query.
+BindBlock = Callable[[Statement], ContinuousQuery]
+
+
+def derive(text: Text, statement: Statement, known: Mapping[str, StreamSchema], bind_block: BindBlock) -> Derived:
     """The statement with every sub-query in FROM replaced by a stream that it makes."""
     items: list[FromItem] = []
     made: dict[str, StreamSchema] = {}
     sources: dict[str, tuple[Source, ...]] = {}
     for item in statement.items:
-        if not item.branches:
+        branches_of = item.branches or _given(item, known)
+        if not branches_of:
             items.append(item)
             continue
         name = f"({item.alias})"
-        branches = [_branch(text, branch, known) for branch in item.branches]
-        made[name] = _combined(text, item, name, [schema for schema, _ in branches])
+        branches = [_branch(text, branch, known, bind_block) for branch in branches_of]
+        made[name] = _combined(text, item.span, name, [schema for schema, _ in branches])
         sources[name] = tuple(_renamed(source, made[name].columns) for _, fed in branches for source in fed)
         items.append(replace(item, stream=name))
     fed = sum(map(len, sources.values()))
@@ -53,28 +74,47 @@ def derive(text: Text, statement: Statement, known: Mapping[str, StreamSchema]) 
     return Derived(replace(statement, items=tuple(items)), {**known, **made}, tuple(made.values()), sources)
 
 
+def unite(
+    text: Text, statements: Sequence[Statement], known: Mapping[str, StreamSchema], bind_block: BindBlock
+) -> tuple[Source, ...]:
+    """The sources of statements that are united, with columns named by the first."""
+    branches = [_branch(text, statement, known, bind_block) for statement in statements]
+    schema = _combined(text, statements[0].items[0].span, "", [schema for schema, _ in branches])
+    return tuple(_renamed(source, schema.columns) for _, fed in branches for source in fed)
+
+
+def flattened(source: Source) -> ContinuousQuery | None:
+    """A block and the selections of its answer as one query; None if the source is no block."""
+    if source.block is None:
+        return None
+    block = source.block
+    conditions, outputs = inlined(block.outputs, source.steps)
+    if block.grouping is not None:
+        grouping = replace(block.grouping, conditions=(*block.grouping.conditions, *conditions))
+        return replace(block, outputs=outputs, grouping=grouping)
+    last = block.operators[-1]
+    last = replace(last, conditions=(*last.conditions, *conditions))
+    return replace(block, outputs=outputs, operators=(*block.operators[:-1], last))
+
+
 def _branch(
-    text: Text, statement: Statement, known: Mapping[str, StreamSchema]
+    text: Text, statement: Statement, known: Mapping[str, StreamSchema], bind_block: BindBlock
 ) -> tuple[StreamSchema, tuple[Source, ...]]:
-    """The stream that one SELECT makes of another."""
-    if len(statement.items) > 1:
-        raise text.unsupported("a join in a sub-query", statement.items[1].span, yet=True)
-    if is_grouped(statement):
-        raise text.unsupported("GROUP BY, HAVING or DISTINCT in a sub-query", statement.items[0].span, yet=True)
+    """The stream that one SELECT makes of others."""
+    if is_block(statement, known):
+        return _block(text, statement, known, bind_block(statement))
     (item,) = statement.items
     if item.window is not None:
         hint = "write the window behind the sub-query's alias"
         raise text.unsupported("a window in a sub-query", item.window_span or item.span, hint)
-    below = derive(text, statement, known)
+    below = derive(text, statement, known, bind_block)
     scope = open_scope(text, below.statement.items, below.streams, single=True)
     stream = next(iter(scope.streams.values()))
     outputs = []
     for output in read_items(statement, scope):
         if output.expression is not None:
             _refuse_captured(text, [output.expression])
-        if output.name.startswith(RESERVED):
-            raise text.unsupported(f"the name {output.name!r} for a column", statement.items[0].span)
-        outputs.append(Output(output.name, output.below))
+        outputs.append(Output(_allowed(text, output.name, item), output.below))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
     _refuse_captured(text, parts)
     conditions = tuple(dict.fromkeys(part.below for part in parts))
@@ -84,13 +124,50 @@ def _branch(
     return schema, tuple(replace(source, steps=(*source.steps, selection)) for source in fed)
 
 
-def _combined(text: Text, item: FromItem, name: str, branches: Sequence[StreamSchema]) -> StreamSchema:
+def _given(item: FromItem, known: Mapping[str, StreamSchema]) -> tuple[Statement, ...]:
+    """All that an operator gives, as a sub-query, if that is what stands in FROM."""
+    name = match(item.stream, known)
+    if name is None or known[name].applying is None:
+        return ()
+    return (Statement((replace(item, window=None, window_span=None, using=()),), (), (exp.Star(),)),)
+
+
+def is_block(statement: Statement, known: Mapping[str, StreamSchema]) -> bool:
+    """Whether a statement needs state: it joins, groups, or reads what an operator gives."""
+    (first, *more) = statement.items
+    name = match(first.stream, known) if not first.branches else None
+    return bool(more) or is_grouped(statement) or (name is not None and known[name].applying is not None)
+
+
+def _block(
+    text: Text, statement: Statement, known: Mapping[str, StreamSchema], query: ContinuousQuery
+) -> tuple[StreamSchema, tuple[Source, ...]]:
+    names = tuple(_allowed(text, output.name, statement.items[0]) for output in query.outputs)
+    streams = {**known, **{schema.name: schema for schema in query.derived}}
+    inputs = [streams[entry.stream] for entry in query.inputs]
+    applied = query.grouping is not None and query.grouping.applied is not None
+    timed = not applied and any(stream.time is not None for stream in inputs)
+    late = [stream.lateness for stream in inputs]
+    found = [lateness for lateness in late if lateness is not None]
+    lateness = max(found) if timed and len(found) == len(late) else None
+    schema = StreamSchema("", names, DERIVED_TIME if timed else None, lateness)
+    step = Selection((), tuple(Output(name, quote(name)) for name in names))
+    return schema, (Source("", (step,), query),)
+
+
+def _allowed(text: Text, name: str, item: FromItem) -> str:
+    if name.startswith(RESERVED):
+        raise text.unsupported(f"the name {name!r} for a column", item.span)
+    return name
+
+
+def _combined(text: Text, span: Span, name: str, branches: Sequence[StreamSchema]) -> StreamSchema:
     """The stream that all branches of a sub-query make together: columns by place, named by the first."""
     columns = branches[0].columns
     for branch in branches[1:]:
         if len(branch.columns) != len(columns):
             counts = " and ".join(str(len(branch.columns)) for branch in branches)
-            raise text.error(f"UNION ALL of {counts} columns; SELECT as many in each", item.span)
+            raise text.error(f"UNION ALL of {counts} columns; SELECT as many in each", span)
     timed = all(branch.time is not None for branch in branches)
     late = [branch.lateness for branch in branches]
     known = [lateness for lateness in late if lateness is not None]

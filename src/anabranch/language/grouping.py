@@ -80,8 +80,8 @@ def check_grouped(
     registered: Mapping[str, StreamSchema],
 ) -> None:
     """Refuse a grouping whose answers would never be complete, or of which nothing could ever be forgotten."""
-    fed = [source.stream for s in scope.streams.values() for source in sources.get(s.name, (Source(s.name),))]
-    for stream in (registered[name] for name in fed):
+    fed = [source for s in scope.streams.values() for source in sources.get(s.name, (Source(s.name),))]
+    for stream in (registered[name] for source in fed for name in _streams_of(source)):
         if stream.time is None or stream.lateness is None:
             missing = "event time" if stream.time is None else "lateness"
             given = 'time="ts", lateness="0 seconds"' if stream.time is None else 'lateness="0 seconds"'
@@ -92,6 +92,13 @@ def check_grouped(
     if all(item.window is None for item in items):
         hint = f"say how far back it reaches, as in {items[0].alias} [RANGE 1 MINUTE]"
         raise scope.source.unsupported("GROUP BY or DISTINCT without a window", hint=hint)
+
+
+def _streams_of(source: Source) -> list[str]:
+    """The registered streams that rows are made of."""
+    if source.block is None:
+        return [source.stream]
+    return [name for entry in source.block.inputs for inner in entry.sources for name in _streams_of(inner)]
 
 
 class GroupedAnswer:

@@ -99,8 +99,11 @@ class _Drawing:
 
     def answer(self, answer: Answer) -> Node:
         name = f"{answer.name}: " if len(self._network.answers) > 1 else ""
-        below = _filtered(all_of(answer.conditions), self._node(answer.node, answer.name))
-        return Node(f"{name}Project [{', '.join(output.name for output in answer.outputs)}]", below=(below,))
+        parts = tuple(
+            _filtered(all_of(branch.conditions), self._node(branch.node, answer.name)) for branch in answer.branches
+        )
+        union = "Union of " if len(parts) > 1 else ""
+        return Node(f"{name}{union}Project [{', '.join(output.name for output in answer.outputs)}]", below=parts)
 
     def _node(self, node: int, query: str) -> Node:
         """What an operator computes, once; where it is needed again, only that it is."""
@@ -122,23 +125,28 @@ class _Drawing:
         operator, state = self._network.operators[n], self._state(n, p)
         port = operator.ports[p]
         if self._network.operator_of(port.node) is None:
-            return self._input(n, p, state)
+            return self._input(n, p, state, query)
         below = self._node(port.node, query)
         return _filtered(all_of(port.conditions), replace(below, measured=(*below.measured, *state)))
 
-    def _input(self, n: int, p: int, state: tuple[str, ...]) -> Node:
+    def _input(self, n: int, p: int, state: tuple[str, ...], query: str) -> Node:
         operator = self._network.operators[n]
         number = operator.ports[p].node
-        entry = self._network.inputs[number].entry
+        entry, feeds = self._network.inputs[number].entry, self._network.inputs[number].feeds
         rows = operator.grouping.rows if operator.grouping is not None else None
         told = _explain_input(entry, self._streams[entry.stream], rows, self._expires(n, p))
-        numbers = self._sources(number)
-        below = tuple(
-            Node(*_explain_source(source, self._streams[source.stream]), self._received([source_number]))
-            for source_number, source in zip(numbers, entry.sources if entry.is_derived else (), strict=False)
-        )
-        measured = () if below else self._received(numbers)
-        return Node(told[0], tuple(told[1:]), (*measured, *state), below)
+        numbers = iter(self._sources(number))
+        below = []
+        for source, fed in zip(entry.sources, feeds, strict=True) if entry.is_derived else ():
+            if fed is None:
+                measured = self._received([next(numbers)])
+                below.append(Node(*_explain_source(source, self._streams[source.stream]), measured))
+                continue
+            shown = ", ".join(f"{output.expression} AS {output.name}" for output in fed.outputs)
+            fed_by = _filtered(all_of(fed.conditions), self._node(fed.node, query))
+            below.append(Node(f"Select [{shown}]", below=(fed_by,)))
+        measured = () if below else self._received(list(numbers))
+        return Node(told[0], tuple(told[1:]), (*measured, *state), tuple(below))
 
     def _expires(self, n: int, p: int) -> bool:
         """Whether rows at a port ever die: they have a window, and all that they could still meet is late some day."""
@@ -167,8 +175,9 @@ class _Drawing:
 
     def _sources(self, number: int) -> range:
         """The numbers of the sources that feed an input."""
-        first = sum(len(before.entry.sources) for before in self._network.inputs[:number])
-        return range(first, first + len(self._network.inputs[number].entry.sources))
+        counts = [sum(source.block is None for source in entry.entry.sources) for entry in self._network.inputs]
+        first = sum(counts[:number])
+        return range(first, first + counts[number])
 
     def _received(self, numbers: Sequence[int]) -> tuple[str, ...]:
         found = self._measured
@@ -193,7 +202,9 @@ class _Drawing:
         n = self._network.operator_of(node)
         if n is not None:
             return self._measured.produced[n]
-        return sum(self._measured.received[number] for number in self._sources(node))
+        feeds = [fed for fed in self._network.inputs[node].feeds if fed is not None]
+        received = sum(self._measured.received[number] for number in self._sources(node))
+        return received + sum(self._arrived(fed.node) for fed in feeds)
 
     def _state(self, n: int, p: int) -> tuple[str, ...]:
         if self._measured is None:

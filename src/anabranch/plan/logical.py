@@ -76,10 +76,11 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What feeds an input: a registered stream, and the selections that its rows pass, one after the other."""
+    """What feeds an input: a registered stream, or a query by itself (`block`), and the selections that rows pass."""
 
     stream: str
     steps: tuple[Selection, ...] = ()
+    block: ContinuousQuery | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +157,8 @@ class ContinuousQuery:
     """A bound continuous query. `text` is what the user wrote; the last operator is the root.
 
     `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
-    joins. `derived` are the streams that sub-queries make.
+    joins. `derived` are the streams that sub-queries make. With UNION ALL the answers of others are `united` with its
+    own.
     """
 
     text: str
@@ -166,6 +168,7 @@ class ContinuousQuery:
     outputs: tuple[Output, ...]
     grouping: Grouping | None = None
     derived: tuple[StreamSchema, ...] = ()
+    united: tuple[ContinuousQuery, ...] = ()
 
     @property
     def conditions(self) -> tuple[str, ...]:

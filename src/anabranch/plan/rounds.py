@@ -87,9 +87,13 @@ def rounds_of(network: Network, in_place: Collection[int] = ()) -> Rounds:
             lower = network.operator_of(port.node)
             if lower is not None:
                 edges.append(Edge(lower, n, p, crosses=crosses or bool(port.conditions)))
-        below = network.operator_of(operator.ports[0].node)
+                continue
+            # What feeds an input is selected and projected.
+            below = [network.operator_of(fed.node) for fed in network.inputs[port.node].feeds if fed is not None]
+            edges += [Edge(lower, n, p, crosses=True) for lower in below if lower is not None]
+        joined = network.operator_of(operator.ports[0].node)
         if operator.grouping is None:
             partitioned_on.append(tuple(map(frozenset, operator.terms)))
         else:
-            partitioned_on.append(("grouping", n) if crosses or below is None else partitioned_on[below])
+            partitioned_on.append(("grouping", n) if crosses or joined is None else partitioned_on[joined])
     return compile_rounds(partitioned_on, edges)

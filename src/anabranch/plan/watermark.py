@@ -24,7 +24,7 @@ holds rows as long as a window can reach them from what is not settled yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.logical import ContinuousQuery, StreamSchema
@@ -90,6 +90,18 @@ class PortTime:
 
 
 @dataclass(frozen=True, slots=True)
+class FedTime:
+    """A block that feeds an input: the inputs that its rows are made of, and its grouping's number if it has one.
+
+    Of joined rows nothing comes behind all watermarks of what they are made of; of groups, behind what was answered.
+    """
+
+    input: int
+    inside: tuple[int, ...]
+    grouping: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Thresholds:
     """Rows of a source older than its `late` are late, rows at a port older than its `purge` dead; None is never.
 
@@ -106,8 +118,12 @@ def thresholds(
     ports: Sequence[PortTime],
     newest: Sequence[int | None],
     settled: Sequence[int | None] = (),
+    fed: Sequence[FedTime] = (),
 ) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch."""
+    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
+
+    What is `fed` stands in an order in which blocks come before those that they are in.
+    """
     late = [
         None if source.lateness is None or seen is None else seen - source.lateness
         for source, seen in zip(sources, newest, strict=True)
@@ -119,6 +135,10 @@ def thresholds(
     marks: dict[int, int | None] = {}
     for source, bound in zip(sources, late, strict=True):
         marks[source.input] = _least([bound, marks[source.input]]) if source.input in marks else bound
+    for block in fed:
+        answered = None if block.grouping is None else settled[block.grouping]
+        bound = answered if block.grouping is not None else _least([marks[i] for i in block.inside])
+        marks[block.input] = _least([bound, marks[block.input]]) if block.input in marks else bound
     now = list(settled)
     for port in ports:
         if port.grouping is not None:
@@ -127,15 +147,41 @@ def thresholds(
     return Thresholds(tuple(late), purge, tuple(now))
 
 
+def ended(
+    ports: Sequence[PortTime], fed: Sequence[FedTime], ends: Sequence[int | None], settled: Sequence[int | None]
+) -> tuple[int | None, ...]:
+    """What is settled, per grouping, in a step that takes the input for ended; `ends` is where its rows end.
+
+    What a grouping below answers in this step is not there yet, so a grouping is as far as those below it were.
+    """
+    now = list(settled)
+    for port in ports:
+        if port.grouping is None or ends[port.grouping] is None:
+            continue
+        inside = below(port.inside, fed)
+        lower = [settled[block.grouping] for block in fed if block.input in inside and block.grouping is not None]
+        now[port.grouping] = _greatest([settled[port.grouping], _least([ends[port.grouping], *lower])])
+    return tuple(now)
+
+
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
     """Whether rows of input j are ever late: it has a watermark, and is grouped or some other input's rows can die."""
     dying = inputs[j].grouped or any(can_expire(inputs, i) for i in range(len(inputs)) if i != j)
     return inputs[j].has_watermark and dying
 
 
-def retention(sources: Sequence[SourceTime], port: PortTime) -> int | None:
+def below(inputs: Collection[int], fed: Sequence[FedTime]) -> set[int]:
+    """The inputs, and all that blocks that feed them are made of."""
+    found = set(inputs)
+    for block in reversed(fed):
+        if block.input in found:
+            found |= set(block.inside)
+    return found
+
+
+def retention(sources: Sequence[SourceTime], port: PortTime, fed: Sequence[FedTime] = ()) -> int | None:
     """About how much event time a row is kept at a port, or None if it is kept for ever."""
-    decisive = port.outside or port.inside
+    decisive = below(port.outside or port.inside, fed)
     behind = [source.lateness for source in sources if source.input in decisive]
     known = [lateness for lateness in behind if lateness is not None]
     if port.window is None or (port.outside and len(known) < len(behind)):

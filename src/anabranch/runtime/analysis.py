@@ -29,6 +29,7 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.plan.logical import quote
 from anabranch.plan.network import Network
+from anabranch.runtime.columns import Columns
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -41,7 +42,7 @@ _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "
 def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, DataFrame]) -> None:
     """Refuse what cannot be right in sub-queries."""
     for entry in (known.entry for known in network.inputs):
-        for source in entry.sources:
+        for source in (known for known in entry.sources if known.block is None):
             schema = frames[source.stream].schema
             for selection in source.steps:
                 values = [output.expression for output in selection.outputs]
@@ -51,7 +52,7 @@ def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, Da
                 schema = empty.selectExpr(*columns).schema
 
 
-def check_inputs(spark: SparkSession, network: Network, frames: Mapping[str, DataFrame]) -> None:
+def check_inputs(spark: SparkSession, network: Network, columns: Columns) -> None:
     """Refuse conditions on single streams, keys and what is aggregated of them, that cannot be right."""
     for operator in network.operators:
         grouping = operator.grouping
@@ -59,20 +60,20 @@ def check_inputs(spark: SparkSession, network: Network, frames: Mapping[str, Dat
         for port in operator.ports:
             if network.operator_of(port.node) is None:
                 entry = network.inputs[port.node].entry
-                schema = frames[entry.stream].schema
+                schema = columns.frame(entry.alias).schema
                 _check(spark, schema, entry.conditions, [*entry.key, *arguments], f" (on {entry.alias})")
 
 
 def check_answer(spark: SparkSession, layout: Layout) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
     for exchange in layout.exchanges:
-        for port in exchange.ports:
-            schema = T.StructType([T.StructField(column.name, column.type) for column in port.columns])
-            _check(spark, schema, port.conditions, [*port.keys, *(text for _, text in port.computed)], "")
-    for answer in layout.answers:
-        if answer.outputs is not None:
-            outputs = [output.expression for output in answer.outputs]
-            _check(spark, answer.joined_schema, answer.conditions, outputs, "")
+        for lane in exchange.lanes:
+            schema = T.StructType([T.StructField(column.name, column.type) for column in lane.columns])
+            _check(spark, schema, lane.conditions, [*lane.keys, *(text for _, text in lane.computed)], "")
+    for outlet in layout.outlets:
+        if outlet.outputs is not None:
+            outputs = [output.expression for output in outlet.outputs]
+            _check(spark, outlet.joined_schema, outlet.conditions, outputs, "")
 
 
 @contextmanager

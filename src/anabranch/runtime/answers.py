@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from anabranch.kernel.delta import INPUT
 from anabranch.plan.logical import quote
 from anabranch.runtime.carried import restore
 from anabranch.runtime.diagnosis import failing_joined_row
-from anabranch.runtime.layout import AnswerLayout, Layout
+from anabranch.runtime.layout import AnswerLayout, Layout, Outlet
 from anabranch.runtime.processor import ARROW, YIELDED, ProcessorPlan
 from anabranch.runtime.report import Report
 from anabranch.runtime.sinks import FileSink, Sink
@@ -42,32 +43,35 @@ class Answers:
     """The answers of a network and where they go, in the network's order."""
 
     def __init__(self, layout: Layout, targets: Sequence[Target]) -> None:
-        """Decide what becomes of each answer."""
-        self._layouts = layout.answers
+        """Decide what becomes of what comes out of each outlet."""
+        self._outlets = layout.outlets
+        self._answers = layout.answers
         self._targets = targets
-        self._written = tuple(
-            _form(answer, target.sink, alone=len(targets) == 1)
-            for answer, target in zip(layout.answers, targets, strict=True)
-        )
+        forms: dict[int, str] = {}
+        for answer, target in zip(layout.answers, targets, strict=True):
+            alone = len(layout.outlets) == 1
+            outlets = [layout.outlets[n] for n in answer.outlets]
+            forms |= dict.fromkeys(answer.outlets, _form(outlets, target.sink, alone=alone))
+        self._written = tuple(forms[n] for n in range(len(layout.outlets)))
         self.plan: ProcessorPlan = replace(layout.processor, written=self._written)
-        self.rows: list[int] = []
-        self._delivering: tuple[AnswerLayout, DataFrame] | None = None
+        self.rows: dict[str, int] = {}
+        self._delivering: tuple[Outlet, DataFrame] | None = None
 
     @property
     def yielded(self) -> T.StructType:
         """The schema of what processors yield in their last round."""
         if YIELDED in self._written:
-            return self._layouts[0].result_schema
+            return self._outlets[0].result_schema
         return T.StructType([T.StructField(INPUT, T.ShortType())])
 
     def folders(self, directory: Path, batch_id: int) -> tuple[Path | None, ...]:
-        """Where processors write the answers of a batch; `directory` is the step's own."""
-        folders: list[Path | None] = []
-        for n, (form, target) in enumerate(zip(self._written, self._targets, strict=True)):
-            if isinstance(target.sink, FileSink) and form not in (YIELDED, ARROW):
-                folders.append(target.sink.stage(batch_id))
-            else:
-                folders.append(directory / HANDED_OVER / str(n) if form == ARROW else None)
+        """Where processors write what comes out of each outlet; `directory` is the step's own."""
+        folders: list[Path | None] = [None] * len(self._outlets)
+        for answer, target in zip(self._answers, self._targets, strict=True):
+            form = self._written[answer.outlets[0]]
+            staged = target.sink.stage(batch_id) if _is_published(form) and isinstance(target.sink, FileSink) else None
+            for n in answer.outlets:
+                folders[n] = directory / HANDED_OVER / str(n) if form == ARROW else staged
         return tuple(folders)
 
     def deliver(
@@ -78,64 +82,90 @@ class Answers:
         complete: Callable[[DataFrame], list[Report]],
     ) -> None:
         """Bring a batch to all sinks. `complete` runs what processors have not done yet and tells what they report."""
+        self._delivering = None
         if YIELDED in self._written:
-            kept = self._hand_over(0, processed, batch_id)
-            reports = complete(processed)
-            self.rows = [_count(reports, 0, self._layouts[0], kept)]
+            kept = self._hand_over(0, [processed], batch_id)
+            self.rows = {self._answers[0].name: self._count(complete(processed), 0, kept)}
             return
         evaluate(processed)
         reports = complete(processed)
-        self.rows = []
-        for n, folder in enumerate(folders):
-            assert folder is not None, "all answers are written"
-            self.rows.append(self._deliver_written(n, folder, reports, batch_id, processed.sparkSession))
+        self.rows = {
+            answer.name: self._deliver_written(number, folders, reports, batch_id, processed.sparkSession)
+            for number, answer in enumerate(self._answers)
+        }
         for folder in folders:
             if folder is not None and folder.parent.name == HANDED_OVER:
                 shutil.rmtree(folder.parent, ignore_errors=True)
-
-    def _deliver_written(
-        self, n: int, folder: Path, reports: list[Report], batch_id: int, session: SparkSession
-    ) -> int:
-        answer, sink = self._layouts[n], self._targets[n].sink
-        names = [report.result_files[n] for report in reports]
-        files = [folder / name for name in names if name is not None]
-        kept = None
-        if self._written[n] == ARROW:
-            kept = self._hand_over(n, _read(session, files, answer.result_schema), batch_id)
-        elif isinstance(sink, FileSink):
-            sink.publish(folder, files or sink.schema_alone(folder, answer.result_schema), batch_id)
-        return _count(reports, n, answer, kept)
 
     def failing_row(self, error: BaseException) -> AnabranchError | None:
         """What to tell of an error in the conditions or the SELECT of the answer that was last given to a sink."""
         if self._delivering is None:
             return None
-        answer, given = self._delivering
-        return failing_joined_row(answer.residual, answer.outputs or (), restored(answer, given), error)
+        outlet, given = self._delivering
+        return failing_joined_row(outlet.residual, outlet.outputs or (), restored(outlet, given), error)
 
-    def _hand_over(self, n: int, given: DataFrame, batch_id: int) -> int | None:
+    def _deliver_written(
+        self, number: int, folders: tuple[Path | None, ...], reports: list[Report], batch_id: int, session: SparkSession
+    ) -> int:
+        outlets, sink = self._answers[number].outlets, self._targets[number].sink
+        files: list[list[Path]] = []
+        for n in outlets:
+            folder = folders[n]
+            assert folder is not None, "what is written has a folder"
+            names = [report.result_files[n] for report in reports]
+            files.append([folder / name for name in names if name is not None])
+        kept = None
+        if not _is_published(self._written[outlets[0]]):
+            schemas = [self._outlets[n].result_schema for n in outlets]
+            given = [_read(session, paths, schema) for paths, schema in zip(files, schemas, strict=True)]
+            kept = self._hand_over(number, given, batch_id)
+        elif isinstance(sink, FileSink):
+            staged = folders[outlets[0]]
+            assert staged is not None, "what is written has a folder"
+            found = [path for paths in files for path in paths]
+            schema = self._outlets[outlets[0]].result_schema
+            sink.publish(staged, found or sink.schema_alone(staged, schema), batch_id)
+        return self._count(reports, number, kept)
+
+    def _hand_over(self, number: int, given: Sequence[DataFrame], batch_id: int) -> int | None:
         """Give an answer to its sink, and count its rows where processors cannot."""
-        target, results = self._targets[n], finish(self._layouts[n], given)
-        self._delivering = self._layouts[n], given
-        counted = Observation() if self._layouts[n].conditions and target.reads_all else None
+        target = self._targets[number]
+        outlets = [self._outlets[n] for n in self._answers[number].outlets]
+        results = _united([finish(outlet, rows) for outlet, rows in zip(outlets, given, strict=True)])
+        self._delivering = (outlets[0], given[0]) if len(outlets) == 1 else None
+        filtered = any(outlet.conditions for outlet in outlets)
+        counted = Observation() if filtered and target.reads_all else None
         if counted is not None:
             results = results.observe(counted, F.count(F.lit(1)).alias("rows"))
         target.sink(results, batch_id)
         return None if counted is None else int(counted.get["rows"])
 
+    def _count(self, reports: list[Report], number: int, kept: int | None) -> int:
+        """Rows of an answer in this batch; -1, as in Spark, where conditions were applied and nobody counted."""
+        outlets = self._answers[number].outlets
+        if not any(self._outlets[n].conditions for n in outlets):
+            return sum(report.results[n] for report in reports for n in outlets)
+        return -1 if kept is None else kept
 
-def finish(answer: AnswerLayout, given: DataFrame) -> DataFrame:
-    """The answer, from what processors give: types restored, then conditions, then SELECT."""
-    joined = restored(answer, given)
-    kept = joined.where(answer.residual) if answer.residual else joined
-    if answer.outputs is None:
+
+def answer_schema(spark: SparkSession, layout: Layout, answer: AnswerLayout) -> T.StructType:
+    """The schema of an answer."""
+    outlets = [layout.outlets[n] for n in answer.outlets]
+    return _united([finish(outlet, spark.createDataFrame([], outlet.result_schema)) for outlet in outlets]).schema
+
+
+def finish(outlet: Outlet, given: DataFrame) -> DataFrame:
+    """A part of an answer, from what processors give: types restored, then conditions, then SELECT."""
+    joined = restored(outlet, given)
+    kept = joined.where(outlet.residual) if outlet.residual else joined
+    if outlet.outputs is None:
         return kept
-    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in answer.outputs))
+    return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outlet.outputs))
 
 
-def restored(answer: AnswerLayout, given: DataFrame) -> DataFrame:
+def restored(outlet: Outlet, given: DataFrame) -> DataFrame:
     """The rows with the columns' own types."""
-    return given if answer.result_schema == answer.joined_schema else restore(given, answer.joined_schema)
+    return given if outlet.result_schema == outlet.joined_schema else restore(given, outlet.joined_schema)
 
 
 def evaluate(rows: DataFrame) -> None:
@@ -143,20 +173,23 @@ def evaluate(rows: DataFrame) -> None:
     rows.write.format("noop").mode("overwrite").save()
 
 
-def _form(answer: AnswerLayout, sink: Sink, *, alone: bool) -> str:
+def _united(parts: Sequence[DataFrame]) -> DataFrame:
+    return reduce(DataFrame.union, parts)
+
+
+def _is_published(form: str) -> bool:
+    """Whether what processors write is the answer itself."""
+    return form not in (YIELDED, ARROW)
+
+
+def _form(outlets: Sequence[Outlet], sink: Sink, *, alone: bool) -> str:
     """How an answer leaves the processors."""
-    if isinstance(sink, FileSink) and answer.outputs is None:
-        compression = sink.parquet_compression(answer.result_schema)
+    alike = len({outlet.result_schema.json() for outlet in outlets}) == 1
+    if isinstance(sink, FileSink) and alike and all(outlet.outputs is None for outlet in outlets):
+        compression = sink.parquet_compression(outlets[0].result_schema)
         if compression is not None:
             return compression
     return YIELDED if alone else ARROW
-
-
-def _count(reports: list[Report], n: int, answer: AnswerLayout, kept: int | None) -> int:
-    """Rows of the answer in this batch; -1, as in Spark, where conditions were applied and nobody counted."""
-    if not answer.conditions:
-        return sum(report.results[n] for report in reports)
-    return -1 if kept is None else kept
 
 
 def _read(session: SparkSession, files: Sequence[Path], schema: T.StructType) -> DataFrame:

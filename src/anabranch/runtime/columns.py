@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from anabranch.errors import QueryError
 from anabranch.kernel.multiway import UNBOUNDED
-from anabranch.plan.logical import StreamSchema, joined_column, quote
-from anabranch.plan.network import Column, Network, Port
+from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
+from anabranch.plan.network import Column, Fed, Input, Network, Port
 from anabranch.runtime.carried import is_changed
+from anabranch.runtime.derive import source_frame
 from anabranch.runtime.grouped import GroupTypes, group_types
-from anabranch.runtime.keys import key_type, must_verify
+from anabranch.runtime.keys import key_type, must_verify, widest
+from anabranch.runtime.notes import HIDDEN
 from anabranch.state.run import TS
 
 
@@ -40,12 +44,15 @@ class Columns:
         self._spark = spark
         self._network = network
         self._streams = streams
-        self._frames = {entry.entry.alias: frames[entry.entry.stream] for entry in network.inputs}
+        self._registered = frames
+        self._frames: dict[str, DataFrame] = {}
         self.key_types: list[tuple[T.DataType, ...]] = []
         self.groups: list[GroupTypes | None] = []
         in_place = []
         for n, operator in enumerate(network.operators):
             if operator.grouping is None:
+                for alias in {alias for terms in operator.terms for alias, _ in terms}:
+                    self.frame(alias)
                 self.key_types.append(tuple(key_type(spark, terms, self._frames) for terms in operator.terms))
                 self.groups.append(None)
                 continue
@@ -56,9 +63,48 @@ class Columns:
             self.groups.append(found)
         self.in_place = frozenset(in_place)
 
+    def frame(self, alias: str) -> DataFrame:
+        """The stream of an input; one that a sub-query makes without rows and hidden columns, but with its types."""
+        if alias not in self._frames:
+            entry = next(known for known in self._network.inputs if known.entry.alias == alias)
+            if entry.entry.is_derived:
+                self._frames[alias] = self._spark.createDataFrame([], self._derived(entry))
+            else:
+                self._frames[alias] = self._registered[entry.entry.stream]
+        return self._frames[alias]
+
+    def fed(self, fed: Fed) -> T.StructType:
+        """The columns of what a block feeds an input with, in their own types."""
+        rows = self._spark.createDataFrame([], T.StructType(self.fields(fed.node)))
+        kept = rows.where(all_of(fed.conditions) or "true")
+        return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in fed.outputs)).schema
+
+    def _derived(self, entry: Input) -> T.StructType:
+        """The columns of an input that a sub-query makes, in types that those of all its sources can be brought to."""
+        made = []
+        for source, fed in zip(entry.entry.sources, entry.feeds, strict=True):
+            if fed is not None:
+                made.append(self.fed(fed))
+                continue
+            rows = source_frame(source, self._streams[source.stream].time, self._registered)
+            made.append(T.StructType([field for field in rows.schema if field.name not in HIDDEN]))
+        fields = []
+        for name in made[0].names:
+            types = [schema[name].dataType for schema in made]
+            same = len(set(types)) == 1
+            fields.append(T.StructField(name, types[0] if same else self._common(entry.entry.alias, name, types)))
+        return T.StructType(fields)
+
+    def _common(self, alias: str, name: str, types: list[T.DataType]) -> T.DataType:
+        try:
+            return widest(self._spark, types)
+        except PySparkException:
+            found = " and ".join(data_type.simpleString() for data_type in types)
+            raise QueryError(f"UNION ALL in {alias}: its column {name} is {found}; CAST it to one type") from None
+
     def type_of(self, column: Column) -> T.DataType:
         """The type of a column of an alias."""
-        return self._frames[column[0]].schema[column[1]].dataType
+        return self.frame(column[0]).schema[column[1]].dataType
 
     def fields(self, node: int) -> list[T.StructField]:
         """The columns of what an operator gives, by their names above it."""
@@ -72,6 +118,11 @@ class Columns:
     def given(self, name: str) -> str:
         """What a column of an operator is called in its results, beside the hash, the times and the key."""
         return name if name.startswith("ts:") else f"col.{name}"
+
+    def gives(self, n: int) -> bool:
+        """Whether an operator is somebody else's, and its results have names of their own."""
+        group = self.groups[n]
+        return group is not None and group.gives is not None
 
     def verified(self, n: int) -> tuple[str, ...]:
         """The key columns that an operator stores: all of a group's, a join's only where the hash does not say it."""
@@ -95,6 +146,10 @@ class Columns:
         """The inputs with an event time that the rows of a node are made of."""
         return [i for i in self._network.inputs_of(node) if self.has_time(i)]
 
+    def is_timed(self, n: int) -> bool:
+        """Whether the rows at an operator's ports have a time, if only in name."""
+        return any(self._network.inputs[i].timed for i in self._network.inputs_of(len(self._network.inputs) + n))
+
     def has_time(self, i: int) -> bool:
         """Whether the event time of an input is read and known."""
         entry = self._network.inputs[i]
@@ -113,7 +168,7 @@ class Columns:
         """No rows, with the columns that a grouping is over."""
         node = self._network.operators[n].ports[0].node
         if self._network.operator_of(node) is None:
-            return self._frames[self._network.inputs[node].entry.alias]
+            return self.frame(self._network.inputs[node].entry.alias)
         return self._spark.createDataFrame([], T.StructType(self.fields(node)))
 
     def _is_grouped_in_place(self, n: int) -> bool:

@@ -12,17 +12,13 @@ from dataclasses import replace
 from functools import reduce
 from operator import and_
 
-from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from anabranch.errors import QueryError
-from anabranch.plan.logical import DERIVED_TIME, JoinInput, Selection, Source, StreamSchema, quote
-from anabranch.plan.network import Network
+from anabranch.plan.logical import DERIVED_TIME, Selection, Source, quote
 from anabranch.runtime.attempt import VALUE, attempt, judge
-from anabranch.runtime.keys import widest
-from anabranch.runtime.notes import HIDDEN, NOTE, bad_row
+from anabranch.runtime.notes import NOTE, bad_row
 
 
 def source_frame(
@@ -42,45 +38,12 @@ def source_frame(
     return rows
 
 
-def with_derived(
-    spark: SparkSession, network: Network, frames: Mapping[str, DataFrame], streams: Mapping[str, StreamSchema]
-) -> dict[str, DataFrame]:
-    """The frames, with one for each derived stream, to be analysed like those of registered ones."""
-    made = {}
-    for entry in (known.entry for known in network.inputs):
-        if entry.is_derived:
-            source = entry.sources[0]
-            types = derived_schema(spark, entry, frames, streams)
-            made[entry.stream] = source_frame(source, streams[source.stream].time, frames, types)
-    return {**frames, **made}
-
-
-def derived_schema(
-    spark: SparkSession, entry: JoinInput, frames: Mapping[str, DataFrame], streams: Mapping[str, StreamSchema]
-) -> T.StructType:
-    """The columns of an input that a sub-query makes, in the types that those of all its sources can be brought to."""
-    made = [source_frame(source, streams[source.stream].time, frames).schema for source in entry.sources]
-    fields = []
-    for name in (name for name in made[0].names if name not in HIDDEN):
-        types = [schema[name].dataType for schema in made]
-        fields.append(T.StructField(name, types[0] if len(set(types)) == 1 else _common(spark, entry, name, types)))
-    return T.StructType(fields)
-
-
 def passing(rows: DataFrame, conditions: Sequence[Column]) -> DataFrame:
     """The rows that meet all conditions, and those that are noted as bad already."""
     if not conditions:
         return rows
     met = reduce(and_, conditions)
     return rows.where(F.col(quote(NOTE)).isNotNull() | met if NOTE in rows.columns else met)
-
-
-def _common(spark: SparkSession, entry: JoinInput, name: str, types: list[T.DataType]) -> T.DataType:
-    try:
-        return widest(spark, types)
-    except PySparkException:
-        found = " and ".join(data_type.simpleString() for data_type in types)
-        raise QueryError(f"UNION ALL in {entry.alias}: its column {name} is {found}; CAST it to one type") from None
 
 
 def _cast(selection: Selection, found: T.StructType, types: T.StructType) -> Selection:

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import types as T
 
+from anabranch.kernel.delta import Projection
 from anabranch.plan.logical import JoinInput, Output, Source, all_of
-from anabranch.plan.watermark import PortTime, SourceTime
+from anabranch.plan.watermark import FedTime, PortTime, SourceTime
 from anabranch.runtime.attempt import Judged
 from anabranch.runtime.keys import INJECTIVE
 from anabranch.runtime.processor import ProcessorPlan
@@ -79,18 +80,22 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class PortLayout:
+class Lane:
     """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
 
-    `keys` are canonical and in carried form, as hashed and compared, over the names of the columns. `computed` are
-    pairs of a slot and what Spark puts there: keys, if they are stored, and the arguments of aggregates.
+    `tag` is what rows are told from others by on the way. `keys` are canonical and in carried form, as hashed and
+    compared, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they are
+    stored, and expressions. `stored` are state columns and the slots they come in.
     """
 
+    tag: int
     port: int
+    node: int
     conditions: tuple[str, ...]
     keys: tuple[str, ...]
     computed: tuple[tuple[str, str], ...]
     columns: tuple[Carried, ...]
+    stored: Projection
     grouped: bool = False
 
     @property
@@ -104,21 +109,21 @@ class PortLayout:
 class Exchange:
     """What travels between two rounds: `yielded` by processors, of which Spark makes what is in the `slots`."""
 
-    ports: tuple[PortLayout, ...]
+    lanes: tuple[Lane, ...]
     slots: tuple[Slot, ...]
     yielded: T.StructType
 
 
 @dataclass(frozen=True, slots=True)
-class AnswerLayout:
-    """The answer to a query: what is `picked` of the results of a node, as pairs of a name and the name it has there.
+class Outlet:
+    """Where rows of a node leave as an answer, or a part of one: what is `picked` of them, as pairs of a name and the
+    name it has there.
 
     `result_schema` is what processors give, in carried form, and `joined_schema` the same with the columns' own types.
     `outputs` is None where that is the answer: no conditions, only plain columns, none of which travels in another form
     than its own.
     """
 
-    name: str
     node: int
     picked: tuple[tuple[str, str], ...]
     conditions: tuple[str, ...]
@@ -133,12 +138,20 @@ class AnswerLayout:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerLayout:
+    """The answer to a query: all that comes out of some outlets."""
+
+    name: str
+    outlets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """Everything the shell has to know to pack rows, run processors and name results.
 
-    `inputs` are the sources of the network's inputs, and `sources` their times. `exchanges` are those after the first.
-    `key_types`, `rounds` and `argument_types` are per operator, `ports` are the times of all ports. `groupings` says
-    how many operators group.
+    `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
+    blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
+    operator, `ports` are the times of all ports. `groupings` says how many operators group.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -147,10 +160,12 @@ class Layout:
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
     sources: tuple[SourceTime, ...]
+    fed: tuple[FedTime, ...]
     ports: tuple[PortTime, ...]
     groupings: int
     timed: bool
     processor: ProcessorPlan
+    outlets: tuple[Outlet, ...]
     answers: tuple[AnswerLayout, ...]
     argument_types: tuple[tuple[T.DataType, ...], ...] = ()
 

@@ -22,7 +22,7 @@ from anabranch.plan.logical import all_of, quote
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried
 from anabranch.runtime.derive import passing, source_frame
-from anabranch.runtime.layout import Exchange, InputLayout, Layout, PortLayout, Slot
+from anabranch.runtime.layout import Exchange, InputLayout, Lane, Layout, Slot
 from anabranch.runtime.notes import NOTE, bad_row
 from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import Placement, even_placement, group_bits
@@ -65,32 +65,31 @@ def processor_of(placement: Placement) -> Column:
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     """What processors yield into an exchange as packed rows of the next round: selected, hashed, with keys."""
-    rows = yielded.selectExpr("*", *(text for port in exchange.ports for text in joined_columns(port)))
-    for port in exchange.ports:
-        kept = all_of(port.conditions)
-        if kept is not None:
-            rows = rows.where(kept if len(exchange.ports) == 1 else f"{INPUT} <> {port.port} OR ({kept})")
+    rows = yielded.selectExpr("*", *(text for lane in exchange.lanes for text in joined_columns(lane)))
+    conditions = {lane.tag: all_of(lane.conditions) or "true" for lane in exchange.lanes}
+    if any(lane.conditions for lane in exchange.lanes):
+        rows = rows.where(_by_lane(conditions))
     known = [name for name in (INPUT, TS) if name in yielded.columns]
-    hashes = {port.port: f"xxhash64({', '.join(port.hashed)})" for port in exchange.ports}
-    made = [f"{_by_port(hashes)} AS {HASH}", *known]
+    hashes = {lane.tag: f"xxhash64({', '.join(lane.hashed)})" for lane in exchange.lanes}
+    made = [f"{_by_lane(hashes)} AS {HASH}", *known]
     for slot in exchange.slots:
-        texts = {port.port: text for port in exchange.ports for place, text in port.computed if place == slot.name}
+        texts = {lane.tag: text for lane in exchange.lanes for place, text in lane.computed if place == slot.name}
         if slot.name in exchange.yielded.names and texts:
-            texts = {port.port: texts.get(port.port, slot.name) for port in exchange.ports}
-        made.append(f"CAST({_by_port(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
+            texts = {lane.tag: texts.get(lane.tag, slot.name) for lane in exchange.lanes}
+        made.append(f"CAST({_by_lane(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
     return rows.selectExpr(*made)
 
 
-def joined_columns(port: PortLayout) -> list[str]:
+def joined_columns(lane: Lane) -> list[str]:
     """The columns of what travels to a port, by their names above the joins and in their own types."""
-    return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in port.columns]
+    return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in lane.columns]
 
 
-def _by_port(texts: dict[int, str]) -> str:
-    """An expression that depends on the port a row goes to."""
+def _by_lane(texts: dict[int, str]) -> str:
+    """An expression that depends on the lane that a row is in."""
     if len(texts) == 1:
         return next(iter(texts.values()))
-    return f"CASE {INPUT} {' '.join(f'WHEN {port} THEN {text}' for port, text in texts.items())} END"
+    return f"CASE {INPUT} {' '.join(f'WHEN {tag} THEN {text}' for tag, text in texts.items())} END"
 
 
 def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:

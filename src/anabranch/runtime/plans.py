@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from anabranch.errors import ResumeMismatchError
-from anabranch.plan.logical import Applied, Grouping, joined_column
+from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
 from anabranch.runtime.checkpoint import Step, differences
 from anabranch.runtime.prepare import Plan
@@ -70,35 +70,49 @@ def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
 def describe_query(plan: Plan) -> Json:
     """The only query of a plan, as far as another one would be another query."""
     (request,) = plan.requests
-    query, layout = request.query, plan.layout
-
-    def aliases(part: int) -> list[str]:
-        return [query.inputs[i].alias for i in query.inputs_of(part)]
-
+    layout = plan.layout
     return {
         "inputs": {
             entry.label: {
                 "stream": entry.source.stream,
-                "selections": [
-                    {
-                        "where": list(selection.conditions),
-                        "select": [f"{made.expression} AS {made.name}" for made in selection.outputs],
-                    }
-                    for selection in entry.source.steps
-                ],
+                "selections": _describe_steps(entry.source),
                 "window (us)": entry.input.window,
                 "key": list(entry.input.key),
                 "predicate": entry.input.predicate,
                 "time column": plan.streams[entry.source.stream].time,
                 "lateness (us)": plan.streams[entry.source.stream].lateness,
                 "columns": {
-                    column: plan.frames[entry.input.stream].schema[column].dataType.simpleString()
+                    column: plan.columns.type_of((entry.input.alias, column)).simpleString()
                     for column in entry.input.columns
                 },
             }
             for entry in layout.inputs
         },
-        "grouping": _describe_grouping(plan, query.grouping),
+        **_describe_block(request.query),
+        "union": [_describe_block(query) for query in request.query.united],
+        "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
+        "argument types": [[data_type.simpleString() for data_type in types] for types in layout.argument_types],
+    }
+
+
+def _describe_block(query: ContinuousQuery) -> Json:
+    """What a query or a sub-query does with its inputs."""
+
+    def aliases(part: int) -> list[str]:
+        return [query.inputs[i].alias for i in query.inputs_of(part)]
+
+    return {
+        "blocks": {
+            entry.alias: [
+                {**_describe_block(source.block), "selections": _describe_steps(source)}
+                for source in entry.sources
+                if source.block is not None
+            ]
+            for entry in query.inputs
+            if any(source.block is not None for source in entry.sources)
+        },
+        "windows (us)": {entry.alias: entry.window for entry in query.inputs},
+        "predicates": {entry.alias: entry.predicate for entry in query.inputs},
         "operators": [
             {
                 "joins": [aliases(part) for part in operator.parts],
@@ -108,20 +122,29 @@ def describe_query(plan: Plan) -> Json:
             }
             for operator in query.operators
         ],
-        "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
+        "grouping": _describe_grouping(query.grouping),
         "residual predicate": query.residual,
         "select": [f"{output.expression} AS {output.name}" for output in query.outputs],
     }
 
 
-def _describe_grouping(plan: Plan, grouping: Grouping | None) -> Json | None:
+def _describe_steps(source: Source) -> list[Json]:
+    return [
+        {
+            "where": list(selection.conditions),
+            "select": [f"{made.expression} AS {made.name}" for made in selection.outputs],
+        }
+        for selection in source.steps
+    ]
+
+
+def _describe_grouping(grouping: Grouping | None) -> Json | None:
     if grouping is None:
         return None
     return {
         "operator": None if grouping.applied is None else _describe_operator(grouping.applied),
         "by": list(grouping.keys),
         "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
-        "argument types": [data_type.simpleString() for data_type in plan.layout.argument_types[-1]],
         "having": list(grouping.conditions),
         "last rows": grouping.rows,
         "distinct": grouping.distinct,

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from anabranch.plan.assembly import network_of
 from anabranch.plan.logical import StreamSchema
-from anabranch.plan.network import Network, Request, network_of
+from anabranch.plan.network import Network, Request
 from anabranch.runtime.analysis import check_answer, check_inputs, check_sources
-from anabranch.runtime.answers import finish
+from anabranch.runtime.answers import answer_schema
+from anabranch.runtime.columns import Columns
 from anabranch.runtime.compile import lay_out
-from anabranch.runtime.derive import with_derived
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack
 
@@ -30,7 +31,7 @@ class Plan:
     network: Network
     layout: Layout
     streams: dict[str, StreamSchema]
-    frames: dict[str, DataFrame]
+    columns: Columns
     schemas: tuple[T.StructType, ...]
     packed: DataFrame
     read: tuple[tuple[str, int, int], ...]
@@ -55,24 +56,24 @@ def prepare(
     known = {**streams, **{schema.name: schema for schema in network.derived}}
     if not checked:
         check_sources(spark, network, frames)
-    made = with_derived(spark, network, frames, known)
+    columns = Columns(spark, network, frames, known)
     if not checked:
-        check_inputs(spark, network, made)
-    layout = lay_out(spark, network, made, known, keep_rejected=keep_rejected, keep_late=keep_late)
+        check_inputs(spark, network, columns)
+    layout = lay_out(network, columns, frames, known, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_answer(spark, layout)
     names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
     used = [entry.source.stream for entry in layout.inputs]
-    schemas = tuple(finish(answer, spark.createDataFrame([], answer.result_schema)).schema for answer in layout.answers)
+    schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
     return Plan(
         requests=tuple(requests),
         network=network,
         layout=layout,
         streams=known,
-        frames=made,
+        columns=columns,
         schemas=schemas,
-        packed=pack(layout, made, names),
-        read=tuple((name, _relations(made[name]), max(used.count(name), 1)) for name in names),
+        packed=pack(layout, frames, names),
+        read=tuple((name, _relations(frames[name]), max(used.count(name), 1)) for name in names),
     )
 
 

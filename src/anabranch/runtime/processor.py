@@ -69,7 +69,7 @@ class Goes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What of an operator's results goes where: `number` is that of a port, or of an answer.
+    """What of an operator's results goes where: `number` is that of a port, the tag of a lane, or an outlet's.
 
     `picked` are pairs of a new name and the name in the results.
     """
@@ -90,18 +90,26 @@ class OperatorPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrival:
+    """Where rows go that arrive with a tag, and what of them is stored there."""
+
+    port: int
+    stored: Projection
+
+
+@dataclass(frozen=True, slots=True)
 class RoundPlan:
-    """The operators of a round, lower ones first, and what arrives for them: per port, its state columns by slot.
+    """The operators of a round, lower ones first, and what arrives before it, by tag: in the first, by source.
 
     `exchanged` is the schema of what goes through the exchange after this round; None after the last.
     """
 
     operators: tuple[OperatorPlan, ...]
-    arrivals: dict[int, Projection]
+    arrivals: dict[int, Arrival]
     exchanged: pa.Schema | None = None
 
 
-# An answer is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
+# What comes out of an outlet is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
 YIELDED = "yielded"
 ARROW = "arrow"
 
@@ -110,16 +118,15 @@ ARROW = "arrow"
 class ProcessorPlan:
     """What stays the same for a whole run, or until it answers other queries.
 
-    Rows arrive from sources: `aliases` are what they are called, `leaves` the ports that they go to. `max_spans` are
-    per port. `groupings` are the numbers of the operators that group. `late_projections` say what to show of late rows,
-    if they are wanted: the key also where it is not stored.
+    Rows arrive from sources, which are called `aliases`. `max_spans` are per port. `groupings` are the numbers of the
+    operators that group. `late_projections` say what to show of late rows, if they are wanted: the key also where it is
+    not stored.
 
-    `written` says what becomes of each answer. Where a processor writes results itself its report names the files: they
-    need not go through the JVM to end in a file, and several answers come out of one pass.
+    `written` says what becomes of what comes out of each outlet. Where a processor writes results itself its report
+    names the files: they need not go through the JVM to end in a file, and several answers come out of one pass.
     """
 
     aliases: tuple[str, ...]
-    leaves: tuple[int, ...]
     rounds: tuple[RoundPlan, ...]
     max_spans: tuple[int | None, ...]
     groupings: tuple[int, ...]
@@ -142,7 +149,7 @@ class ProcessorPlan:
 class StepTask:
     """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
 
-    `results` are the folders for answers that are written. `manifest` is JSON, to travel lightly.
+    `results` are the folders for what is written, per outlet. `manifest` is JSON, to travel lightly.
     """
 
     state: str
@@ -192,7 +199,7 @@ class _Attempt:
         self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
         self._files = 0
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
-        self._writers: dict[int, Writer] = {}  # by answer
+        self._writers: dict[int, Writer] = {}  # by outlet
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
 
@@ -234,8 +241,11 @@ class _Attempt:
         return self._task.settled[groupings.index(operator.number)] if operator.number in groupings else Settled()
 
     def _drop_answered(self, port: int, settled: Settled) -> None:
-        """Joined rows that are older than what was answered come too late: the input was taken for ended once."""
-        if port in self._deltas and port not in self._plan.leaves:
+        """Rows that are older than what was answered come too late: the input was taken for ended once.
+
+        Those of streams are sorted out when they arrive.
+        """
+        if port in self._deltas and settled.since is not None:
             before = len(self._deltas[port])
             self._deltas[port] = keep_after(self._deltas[port], settled.since)
             self._report.late_joined += before - len(self._deltas[port])
@@ -249,19 +259,32 @@ class _Attempt:
                 raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
             for port, file in parse_parked(read_document(path)).items():
                 if any(port in operator.ports for operator in self._round.operators):
-                    self._written[port] = file
-                    self._deltas[port] = _cache.open(Path(self._task.state), file)
+                    self._add_delta(port, _cache.open(Path(self._task.state), file), file)
 
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
             return
         packed = pa.Table.from_batches(arrived).combine_chunks()
         if self._number == 0:
-            self._deltas.update(self._sort_out(packed))
+            for port, delta in self._sort_out(packed).items():
+                self._add_delta(port, delta)
             return
         tags = packed.column(INPUT).to_numpy()
-        for port, projection in self._round.arrivals.items():
-            self._deltas[port] = sort_delta(packed, np.flatnonzero(tags == port), projection)
+        for tag, arrival in self._round.arrivals.items():
+            self._add_delta(arrival.port, sort_delta(packed, np.flatnonzero(tags == tag), arrival.stored))
+
+    def _add_delta(self, port: int, delta: Segment, file: RunFile | None = None) -> None:
+        """What has come to a port, beside what came there on other ways."""
+        known = self._deltas.get(port)
+        if known is not None and len(known) and len(delta):
+            self._written.pop(port, None)
+            self._deltas[port] = sort_rows(
+                pa.Table.from_batches([known.rows, delta.rows.select(known.rows.schema.names)])
+            )
+        elif known is None or not len(known):
+            self._deltas[port] = delta
+            if file is not None:
+                self._written[port] = file
 
     def _run_operator(self, operator: OperatorPlan, spines: list[Spine], settled: Settled) -> Iterator[pa.RecordBatch]:
         """Results that leave the processor; those that stay become the deltas of their ports, or go into files."""
@@ -291,22 +314,22 @@ class _Attempt:
         for port, made in staying.items():
             self._deltas[port] = sort_rows(pa.Table.from_batches(made).combine_chunks())
 
-    def _writer(self, answer: int, schema: pa.Schema) -> Writer:
-        """Where results of an answer are written."""
-        if answer not in self._writers:
-            folder, form = self._task.results[answer], self._plan.written[answer]
-            assert folder is not None, "an answer that is written has a folder"
+    def _writer(self, outlet: int, schema: pa.Schema) -> Writer:
+        """Where what comes out of an outlet is written."""
+        if outlet not in self._writers:
+            folder, form = self._task.results[outlet], self._plan.written[outlet]
+            assert folder is not None, "what is written has a folder"
             Path(folder).mkdir(parents=True, exist_ok=True)
             suffix = "arrow" if form == ARROW else "parquet"
-            name = f"{self._task.processor:04d}-{self._name[-8:]}.{suffix}"
+            name = f"{self._task.processor:04d}-{self._name[-8:]}-{outlet}.{suffix}"
             path = Path(folder) / name
-            self._report.result_files[answer] = name
-            self._writers[answer] = (
+            self._report.result_files[outlet] = name
+            self._writers[outlet] = (
                 pa.ipc.new_stream(str(path), schema)
                 if form == ARROW
                 else pq.ParquetWriter(str(path), schema, compression=form)
             )
-        return self._writers[answer]
+        return self._writers[outlet]
 
     def _sort_out(self, packed: pa.Table) -> dict[int, Segment]:
         """Count and reject the arriving rows of streams by source, and sort them by port."""
@@ -315,7 +338,7 @@ class _Attempt:
         timed = TS in packed.column_names
         taken: dict[int, list[NDArray[np.int64]]] = {}
         late_rows = []
-        for i, port in enumerate(self._plan.leaves):
+        for i, arrival in self._round.arrivals.items():
             mask = tags == i
             self._report.received[i] = int(mask.sum())
             if bad is not None:
@@ -331,11 +354,12 @@ class _Attempt:
                     late_rows.append((i, rows[~on_time]))
                     self._report.late[i] = len(rows) - int(on_time.sum())
                     rows = rows[on_time]
-            taken.setdefault(port, []).append(rows)
+            taken.setdefault(arrival.port, []).append(rows)
         if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
             self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
+        stored = {arrival.port: arrival.stored for arrival in self._round.arrivals.values()}
         return {
-            port: sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], self._round.arrivals[port])
+            port: sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], stored[port])
             for port, rows in taken.items()
         }
 
@@ -377,11 +401,11 @@ class _Attempt:
         write_file(Path(self._task.reports) / name, text.encode())
         return name
 
-    def _outgoing(self, port: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def _outgoing(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Results of an operator in the schema that all of a round share in the exchange after it."""
         schema = self._round.exchanged
         assert schema is not None, "an exchange has a schema"
-        number = pa.array(np.full(len(rows), port, dtype=np.int16))
+        number = pa.array(np.full(len(rows), tag, dtype=np.int16))
         no_time = pa.array(np.zeros(len(rows), dtype=np.int64))
         arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, rows.columns, strict=True))}
         columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]

@@ -21,9 +21,9 @@ Parked = dict[int, RunFile]
 
 @dataclass(slots=True)
 class Report:
-    """What a processor counted in one step; per source, operator or answer where it is a list.
+    """What a processor counted in one step; per source, operator or outlet where it is a list.
 
-    `results` and `result_files` are per answer, `produced` per operator. `late_joined` counts joined rows that came
+    `results` and `result_files` are per outlet, `produced` per operator. `late_joined` counts joined rows that came
     after what they would have changed was answered.
     """
 
@@ -44,16 +44,16 @@ class Report:
     produced: list[int] = field(default_factory=list)
 
     @classmethod
-    def empty(cls, processor: int, inputs: int, operators: int, answers: int, number: int = 0) -> Report:
+    def empty(cls, processor: int, inputs: int, operators: int, outlets: int, number: int = 0) -> Report:
         """A report on nothing."""
         return cls(
             processor=processor,
             received=[0] * inputs,
             late=[0] * inputs,
             rejected=[0] * inputs,
-            results=[0] * answers,
+            results=[0] * outlets,
             newest=[None] * inputs,
-            result_files=[None] * answers,
+            result_files=[None] * outlets,
             active_rows=0,
             active_bytes=0,
             busy_ms=0.0,

@@ -30,7 +30,7 @@ from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.explain import Measured
 from anabranch.plan.logical import Output, all_of
-from anabranch.plan.watermark import Thresholds, thresholds
+from anabranch.plan.watermark import Thresholds, below, ended, thresholds
 from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
@@ -168,12 +168,12 @@ class StepRunner:
         else happens. A row that comes later and is older than what was answered is late.
         """
         with self._lock:
-            if not self._waiting():
-                return
             try:
-                self._session_ready = False
-                self._start(packed.sparkSession)
-                self._end(packed)
+                # What groups answer now may be rows of other groups, which are answered in the step after.
+                while self._waiting():
+                    self._session_ready = False
+                    self._start(packed.sparkSession)
+                    self._end(packed)
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
                 raise self.failure from error
@@ -198,8 +198,9 @@ class StepRunner:
         ends: list[int | None] = [None] * self._layout.groupings
         for port in self._layout.ports:
             if port.grouping is not None:
+                inside = below(port.inside, self._layout.fed)
                 pairs = zip(self._layout.sources, last.newest, strict=True)
-                seen = [time for source, time in pairs if source.input in port.inside and time is not None]
+                seen = [time for source, time in pairs if source.input in inside and time is not None]
                 ends[port.grouping] = max(seen) + 1 if seen else None
         return ends
 
@@ -264,10 +265,10 @@ class StepRunner:
         last = self._last
         newest = last.newest if last else (None,) * self._sources
         since = last.settled if last else (None,) * self._layout.groupings
-        self._limits = thresholds(self._layout.sources, self._layout.ports, newest, since)
+        self._limits = thresholds(self._layout.sources, self._layout.ports, newest, since, self._layout.fed)
         if ending and last is not None:
-            ends = zip(self._ends(last), since, strict=True)
-            self._limits = replace(self._limits, settled=tuple(since if end is None else end for end, since in ends))
+            ends = ended(self._layout.ports, self._layout.fed, self._ends(last), since)
+            self._limits = replace(self._limits, settled=ends)
         pairs = zip(since, self._limits.settled, strict=True)
         self._settled = tuple(Settled(before, now) for before, now in pairs)
 
@@ -330,7 +331,7 @@ class StepRunner:
     def _commit(self, number: int, batch_id: int, found: Found, directory: Path, ending: bool) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
         reports = [report for report, _ in combined]
-        output_rows = dict(zip((answer.name for answer in self._layout.answers), self._answers.rows, strict=True))
+        output_rows = dict(self._answers.rows)
         self._publish(reports, self._sink_id(batch_id, ending), directory)
         newest = self._last.newest if self._last else (None,) * self._sources
         seen = [
@@ -443,13 +444,13 @@ class StepRunner:
     def _explain_joined_row(
         self, error: BaseException, packed: DataFrame, number: int, directory: Path
     ) -> AnabranchError | None:
-        elsewhere = (directory / "again",) * len(self._layout.answers)
+        elsewhere = (directory / "again",) * len(self._layout.outlets)
         yielded = self._yielded(packed, number, directory, elsewhere)
         for exchange, rows in zip(self._layout.exchanges, yielded, strict=False):
-            for port in exchange.ports:
-                joined = rows.where(f"{INPUT} = {port.port}").selectExpr(*joined_columns(port))
-                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(port.computed, start=1)]
-                told = failing_joined_row(all_of(port.conditions), computed, joined, error)
+            for lane in exchange.lanes:
+                joined = rows.where(f"{INPUT} = {lane.tag}").selectExpr(*joined_columns(lane))
+                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(lane.computed, start=1)]
+                told = failing_joined_row(all_of(lane.conditions), computed, joined, error)
                 if told is not None:
                     return told
         return self._answers.failing_row(error)

@@ -1,0 +1,201 @@
+"""Networks put together from queries: what has an identity that is there already is not made again.
+
+A shared join carries what any of its queries needs. Each query calls columns by its own aliases; in the network every
+input has one alias, that of the query that was first, and texts of later ones are changed to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from anabranch.plan.identity import Demand, Described, Description
+from anabranch.plan.logical import (
+    AggregateCall,
+    ContinuousQuery,
+    Grouping,
+    Output,
+    StreamSchema,
+    joined_column,
+    quote,
+)
+from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
+from anabranch.plan.texts import inlined, substituted
+
+
+def network_of(requests: Sequence[Request], streams: Mapping[str, StreamSchema]) -> Network:
+    """The network that answers all queries."""
+    builder = _Builder(streams)
+    for request in requests:
+        builder.add(request)
+    return builder.network()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """An operator while queries are added. `aliases` are those of its inputs in canonical order."""
+
+    identity: str
+    aliases: tuple[str, ...]
+    ports: list[Port]
+    terms: tuple[tuple[Column, ...], ...] = ()
+    columns: set[Column] = field(default_factory=set)
+    grouping: Grouping | None = None
+
+
+class _Builder:
+    """Operators while queries are added. Until all are there, an input i is node ~i, and an operator n is node n."""
+
+    def __init__(self, streams: Mapping[str, StreamSchema]) -> None:
+        self._streams = dict(streams)
+        self._inputs: dict[str, Input] = {}  # by alias
+        self._drafts: list[_Draft] = []
+        self._answers: list[Answer] = []
+        self._derived: list[StreamSchema] = []
+
+    def add(self, request: Request) -> None:
+        queries = (request.query, *request.query.united)
+        self._answers.append(Answer(request.name, tuple(self._add(query, request, Demand()) for query in queries)))
+
+    def _add(self, query: ContinuousQuery, request: Request, demand: Demand) -> Fed:
+        """The operators of a query or block, and what it selects of the last one's rows."""
+        told = Description(query, request.since, self._streams, demand)
+        leaves = len(query.inputs)
+        known = {draft.identity: n for n, draft in enumerate(self._drafts)}
+        aliases: dict[str, str] = {}
+        for part in [*told.parts[leaves:], told.root]:
+            if part.identity in known:
+                aliases |= zip(part.aliases, self._drafts[known[part.identity]].aliases, strict=True)
+        for n, entry in enumerate(query.inputs):
+            if entry.alias not in aliases:
+                aliases[entry.alias] = self._new_input(query, n, request, told)
+        known |= {draft.identity: n for n, draft in enumerate(self._drafts)}
+        names = _Names(query, aliases)
+        nodes = [~list(self._inputs).index(aliases[entry.alias]) for entry in query.inputs]
+        for n, part in enumerate(told.parts[leaves:]):
+            if part.identity not in known:
+                known[part.identity] = len(self._drafts)
+                self._drafts.append(self._join(query, n, part, told, nodes, names))
+            nodes.append(known[part.identity])
+            self._drafts[nodes[-1]].columns |= {(aliases[alias], c) for alias, c in query.operators[n].columns}
+        if query.grouping is not None and told.group is not None:
+            if told.group.identity not in known:
+                known[told.group.identity] = len(self._drafts)
+                below = tuple(names.text(text) for text in told.conditions(len(told.parts) - 1))
+                self._drafts.append(self._group(query.grouping, told.group, nodes[-1], below, names))
+            nodes.append(known[told.group.identity])
+        outputs = tuple(Output(output.name, names.text(output.expression)) for output in query.outputs)
+        return Fed(nodes[-1], tuple(map(names.text, query.conditions)), outputs)
+
+    def network(self) -> Network:
+        """All of it, with what is needed of each node known."""
+        inputs = list(self._inputs.values())
+        place = {
+            (entry.entry.alias, column): (n, k)
+            for n, entry in enumerate(inputs)
+            for k, column in enumerate(self._streams[entry.entry.stream].columns)
+        }
+
+        def node(drafted: int) -> int:
+            return ~drafted if drafted < 0 else len(inputs) + drafted
+
+        def placed(fed: Fed) -> Fed:
+            return replace(fed, node=node(fed.node))
+
+        def ordered(columns: set[Column]) -> tuple[Column, ...]:
+            return tuple(sorted(columns, key=place.__getitem__))
+
+        operators = []
+        for draft in self._drafts:
+            if draft.grouping is None and not draft.columns:
+                # Rows without any column could not be counted.
+                first = self._inputs[draft.aliases[0]].entry
+                draft.columns.add((first.alias, self._streams[first.stream].columns[0]))
+            ports = []
+            for port in draft.ports:
+                below = {inputs[~port.node].entry.alias} if port.node < 0 else set(self._drafts[port.node].aliases)
+                stored = set() if draft.grouping else {column for column in draft.columns if column[0] in below}
+                ports.append(replace(port, node=node(port.node), columns=ordered(stored)))
+                if port.node < 0 and draft.grouping is None:
+                    entry = inputs[~port.node].entry
+                    kept = replace(entry, columns=tuple(column for _, column in ordered(stored)))
+                    inputs[~port.node] = replace(inputs[~port.node], entry=kept)
+            columns = ordered(draft.columns)
+            operators.append(Operator(draft.identity, tuple(ports), draft.terms, columns, draft.grouping))
+        inputs = [replace(e, feeds=tuple(fed and placed(fed) for fed in e.feeds)) for e in inputs]
+        answers = tuple(replace(answer, branches=tuple(map(placed, answer.branches))) for answer in self._answers)
+        return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived))
+
+    def _new_input(self, query: ContinuousQuery, n: int, request: Request, told: Description) -> str:
+        """Take an input in under a name that is free, after all that feeds it."""
+        entry = query.inputs[n]
+        feeds: list[Fed | None] = []
+        for source in entry.sources:
+            if source.block is None:
+                feeds.append(None)
+                continue
+            fed = self._add(source.block, request, told.demand(n))
+            conditions, outputs = inlined(fed.outputs, source.steps)
+            feeds.append(Fed(fed.node, (*fed.conditions, *conditions), outputs))
+        alias = next(name for name in _candidates(entry.alias, request.name) if name not in self._inputs)
+        stream = entry.stream
+        if entry.is_derived:
+            stream = f"({alias})"
+            made = next(schema for schema in query.derived if schema.name == entry.stream)
+            self._derived.append(replace(made, name=stream))
+            self._streams[stream] = self._derived[-1]
+        self._inputs[alias] = Input(replace(entry, alias=alias, stream=stream), told.timed, told.late[n], tuple(feeds))
+        return alias
+
+    def _join(
+        self, query: ContinuousQuery, n: int, part: Described, told: Description, nodes: list[int], names: _Names
+    ) -> _Draft:
+        operator = query.operators[n]
+        ports = []
+        for below in part.parts:
+            texts = operator.keys[operator.parts.index(below)]
+            keys = tuple(texts[k] for k in part.key)
+            if below >= len(query.inputs):
+                keys = tuple(map(names.text, keys))
+            else:
+                alias = names.aliases[query.inputs[below].alias]
+                entry = self._inputs[alias]
+                self._inputs[alias] = replace(entry, entry=replace(entry.entry, key=keys))
+            ports.append(Port(nodes[below], keys, tuple(map(names.text, told.conditions(below)))))
+        classes = [query.classes[operator.classes[k]] for k in part.key]
+        terms = tuple(tuple((names.aliases[alias], text) for alias, text in terms) for terms in classes)
+        return _Draft(part.identity, tuple(names.aliases[alias] for alias in part.aliases), ports, terms)
+
+    def _group(
+        self, grouping: Grouping, part: Described, node: int, conditions: tuple[str, ...], names: _Names
+    ) -> _Draft:
+        keys = tuple(map(names.text, grouping.keys))
+        calls = tuple(AggregateCall(c.function, c.argument and names.text(c.argument)) for c in grouping.calls)
+        made = replace(grouping, keys=keys, calls=calls, conditions=())
+        aliases = tuple(names.aliases[alias] for alias in part.aliases)
+        return _Draft(part.identity, aliases, [Port(node, keys, conditions)], grouping=made)
+
+
+class _Names:
+    """A query's joined columns under the aliases that the network has for its own."""
+
+    def __init__(self, query: ContinuousQuery, aliases: dict[str, str]) -> None:
+        self.aliases = aliases
+        self._texts = {
+            quote(joined_column(entry.alias, column)): quote(joined_column(aliases[entry.alias], column))
+            for entry in query.inputs
+            for column in entry.columns
+            if aliases[entry.alias] != entry.alias
+        }
+
+    def text(self, text: str) -> str:
+        return substituted(text, self._texts)
+
+
+def _candidates(alias: str, name: str) -> Iterator[str]:
+    yield alias
+    yield f"{alias} of {name}"
+    number = 2
+    while True:
+        yield f"{alias} of {name}, {number}"
+        number += 1

@@ -1,0 +1,157 @@
+"""The identity of operators: what their state depends on, and nothing else.
+
+Two queries share a join if the same streams come in with the same conditions, windows and rules of lateness, and are
+joined on the same keys, whatever they are called and in whichever order they stand; a grouping, if they group the same
+join by the same keys for the same aggregates. What queries select from a shared join may differ.
+
+Only queries that begin together (`since`) share: one that is added later must not see what came before it.
+
+So a description of an operator leaves out aliases: columns are named by the rank of their input among those that the
+operator joins, and parts stand in an order that does not depend on the text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from anabranch.plan.logical import ContinuousQuery, Grouping, StreamSchema, joined_column, quote
+from anabranch.plan.network import Column
+from anabranch.plan.texts import substituted
+from anabranch.plan.watermark import can_be_late, input_times
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A part of a query apart from all names: its identity, its aliases and parts in canonical order, and its key's."""
+
+    identity: str
+    aliases: tuple[str, ...]
+    parts: tuple[int, ...] = ()
+    key: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What is asked of a block by what is around it: event times, and that nothing comes behind a watermark."""
+
+    timed: bool = False
+    late: bool = False
+
+
+class Description:
+    """The canonical form of a query's parts, and which of them it can share with other queries."""
+
+    def __init__(self, query: ContinuousQuery, since: int, streams: Mapping[str, StreamSchema], demand: Demand) -> None:
+        self._query = query
+        self._since = since
+        self._streams = {**streams, **{schema.name: schema for schema in query.derived}}
+        times = input_times(query, self._streams)
+        self.timed = demand.timed or query.grouping is not None or any(e.window is not None for e in query.inputs)
+        self.late = [
+            can_be_late(times, n) or (demand.late and time.lateness is not None) for n, time in enumerate(times)
+        ]
+        self._number = {entry.alias: n for n, entry in enumerate(query.inputs)}
+        self._seen: dict[str, int] = {}
+        self.parts: list[Described] = [self._input(n) for n in range(len(query.inputs))]
+        for n in range(len(query.operators)):
+            self.parts.append(self._join(n))
+        self.group = None if query.grouping is None else self._group(query.grouping)
+
+    @property
+    def root(self) -> Described:
+        """What the answer is selected of."""
+        return self.group or self.parts[-1]
+
+    def demand(self, n: int) -> Demand:
+        """What an input asks of a block that feeds it."""
+        return Demand(self.timed, self.late[n])
+
+    def conditions(self, part: int) -> tuple[str, ...]:
+        """What joined rows have to meet to go on from a part."""
+        leaves = len(self._query.inputs)
+        return () if part < leaves else self._query.operators[part - leaves].conditions
+
+    def answer(self) -> list[object]:
+        """What is selected of the root, apart from all names."""
+        names = {} if self.group else self._ranks(self.root.aliases)
+        return [
+            self.root.identity,
+            sorted(substituted(text, names) for text in self._query.conditions),
+            [[output.name, substituted(output.expression, names)] for output in self._query.outputs],
+        ]
+
+    def _input(self, n: int) -> Described:
+        entry = self._query.inputs[n]
+        sources = [
+            [
+                source.stream
+                if source.block is None
+                else Description(source.block, self._since, self._streams, self.demand(n)).answer(),
+                [[s.conditions, [[o.name, o.expression] for o in s.outputs]] for s in source.steps],
+            ]
+            for source in entry.sources
+        ]
+        told = [sources, sorted(entry.conditions), entry.window, self.timed, self.late[n]]
+        return Described(json.dumps(told), (entry.alias,))
+
+    def _join(self, n: int) -> Described:
+        operator = self._query.operators[n]
+        leaves = len(self._query.inputs)
+        parts = sorted(operator.parts, key=lambda part: (part >= leaves, self.parts[part].identity, part))
+        aliases = tuple(alias for part in parts for alias in self.parts[part].aliases)
+        names = self._ranks(aliases)
+        classes = [self._query.classes[c] for c in operator.classes]
+        terms = [sorted(self._term(term, aliases) for term in those) for those in classes]
+        # In the same order wherever this key is joined on: the hash depends on it.
+        key = sorted(range(len(terms)), key=lambda k: sorted(self._term(term, ()) for term in classes[k]))
+        told = [
+            "join",
+            [terms[k] for k in key],
+            [
+                [
+                    self.parts[part].identity,
+                    [substituted(operator.keys[operator.parts.index(part)][k], names) for k in key],
+                    sorted(substituted(text, names) for text in self.conditions(part)),
+                ]
+                for part in parts
+            ],
+        ]
+        return Described(self._once(told), aliases, tuple(parts), tuple(key))
+
+    def _group(self, grouping: Grouping) -> Described:
+        root = self.parts[-1]
+        names = self._ranks(root.aliases) if len(root.aliases) > 1 else {}
+        applied = grouping.applied
+        told = [
+            "group",
+            root.identity,
+            sorted(substituted(text, names) for text in self.conditions(len(self.parts) - 1)),
+            [substituted(key, names) for key in grouping.keys],
+            [[call.function, call.argument and substituted(call.argument, names)] for call in grouping.calls],
+            [grouping.rows, grouping.distinct, grouping.once],
+            None if applied is None else [repr(applied.operator), applied.columns, applied.gives],
+        ]
+        return Described(self._once(told), root.aliases)
+
+    def _term(self, term: Column, aliases: tuple[str, ...]) -> list[str]:
+        """A term of a key: where it stands in the operator; or, if it is outside, its stream."""
+        alias, text = term
+        inside = f"{aliases.index(alias):04d}" if alias in aliases else self.parts[self._number[alias]].identity
+        return [inside, text]
+
+    def _ranks(self, aliases: tuple[str, ...]) -> dict[str, str]:
+        """Joined columns by their places instead of their aliases."""
+        return {
+            quote(joined_column(alias, column)): quote(joined_column(str(rank), column))
+            for rank, alias in enumerate(aliases)
+            for column in self._query.inputs[self._number[alias]].columns
+        }
+
+    def _once(self, told: Sequence[object]) -> str:
+        """The identity of what was told. The same thing twice in one query is two operators."""
+        digest = hashlib.sha256(json.dumps([self._since, told]).encode()).hexdigest()[:20]
+        times = self._seen[digest] = self._seen.get(digest, 0) + 1
+        return digest if times == 1 else f"{digest}.{times}"
