@@ -230,7 +230,7 @@ def test_the_plan_is_explained(engine: ab.Engine, capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out.splitlines() == [
         "Project [v, w]",
         "+- Filter [`A.v` < `B.v`]",
-        "   +- BinaryJoin on A.`k`=B.`k` (bigint), round 1",
+        "   +- BinaryJoin on A.`k`=B.`k` (bigint), round 1 on all processors",
         "      +- Stream A, [RANGE 10 s], time at (lateness 1 s), where `v` <> 'x', keeps [v], never purged",
         "      +- Stream B, [unbounded], keeps [v], never purged",
         "256 partition groups on 2 processor(s), exchanged by key hash in 1 round",

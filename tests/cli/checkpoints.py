@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from anabranch.plan.placement import even_placement
 from anabranch.runtime.checkpoint import Checkpoint, Step
 from anabranch.runtime.report import Report, report_body
-from anabranch.state.groups import even_placement, owned_ranges
+from anabranch.state.groups import owned_ranges
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import Segment, write_run
 from anabranch.state.spine import Spine
@@ -30,6 +31,7 @@ PLAN = {
         {"identity": "j/1/0", "label": "p", "stream": "payments", "window (us)": None, "lateness (us)": None},
     ],
     "ports": [{"identity": f"j/{number}", "holds": alias} for number, alias in enumerate(ALIASES)],
+    "operators": ["j"],
     "groupings": [],
     "read": [["orders", 1, 1], ["payments", 1, 1]],
 }
@@ -66,7 +68,8 @@ class Fabricated:
         step = self.checkpoint.next_step(
             self.last,
             batch_id=number - 1,
-            placement=self.placement,
+            processors=len(self.manifests),
+            placements=(self.placement,),
             reports=tuple(names),
             newest=(NEWEST, None),
             totals={

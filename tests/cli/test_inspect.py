@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,7 +51,7 @@ def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated)
 
     last = made.checkpoint.read_step(3)
     uncounted = replace(last, totals={**last.totals, "results": {"query": None}})
-    write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(asdict(uncounted)))
+    write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(uncounted.to_json()))
     shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
     assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
     assert survey(made.checkpoint.path).document()["queries"][0]["results"] is None
@@ -70,7 +70,7 @@ def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> N
     ]
     assert all(spine["rows"] == 3 * ROWS and spine["runs"] == 3 for spine in found["spines"])
     assert sum(group["rows"] for group in found["groups"]) == 4 * 3 * ROWS
-    assert [group["processor"] for group in found["groups"]] == [0] * (GROUPS // 2) + [1] * (GROUPS // 2)
+    assert [group["processors"] for group in found["groups"]] == [[0]] * (GROUPS // 2) + [[1]] * (GROUPS // 2)
     orders, payments = found["inputs"]
     assert (orders["newest"], orders["watermark"], orders["late"]) == (NEWEST, NEWEST - 10_000_000, 3)
     assert (payments["newest"], payments["watermark"], payments["rejected"]) == (None, None, 1)

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.multiway import UNBOUNDED, join_deltas
+from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
-from anabranch.state.groups import even_placement, group_bits, owned_ranges
+from anabranch.state.groups import group_bits, owned_ranges
 from anabranch.state.manifest import Manifest
 from tests.kernel.streams import (
     MOST_ROWS,

@@ -21,6 +21,8 @@ from anabranch.api.query import Query
 from anabranch.language import parse_query
 from anabranch.observe.events import EventLog
 from anabranch.plan.logical import StreamSchema
+from anabranch.plan.network import Network, Request
+from anabranch.plan.placement import Placement
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.pack import pack
@@ -47,7 +49,10 @@ class Kind:
 
 @dataclass
 class Steps:
-    """A run on a checkpoint. Use it as a context manager; `answer` collects the results of all batches."""
+    """A run on a checkpoint. Use it as a context manager; `answer` collects the results of all batches.
+
+    There may be `others`, queries by name that are answered beside it. `place` says where operators are.
+    """
 
     spark: SparkSession
     checkpoint: Path
@@ -61,6 +66,9 @@ class Steps:
     next_batch: int = 0
     joins: str = "auto"
     emit: str = "tuple"
+    place: Callable[[Network], tuple[Placement, ...]] | None = None
+    others: Mapping[str, str] = field(default_factory=dict)
+    other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)
 
     def __enter__(self) -> Steps:
         # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
@@ -72,7 +80,10 @@ class Steps:
         }
         engine = Engine(self.spark, self.checkpoint, self.processors, groups=self.groups, **self.settings)
         engine._frames, engine._streams = frames, streams
+        if self.place is not None:
+            engine._place = self.place
         self.query = Query(engine, parse_query(self.text, streams, self.joins, self.emit))
+        others = {name: Query(engine, parse_query(text, streams)) for name, text in self.others.items()}
         self.taken = Checkpoint(self.checkpoint)
         self.taken.take(describe_engine(anabranch.__version__, self.groups, None))
         self.results = deque()
@@ -80,12 +91,15 @@ class Steps:
             plan = self.query._plan
             last = self.taken.last_step()
             known = None if last is None else self.taken.plan(last.plan)
+            asked = [*plan.requests, *(Request(name, other._bound) for name, other in others.items())]
             described = {plan.requests[0].name: self.query._described}
+            described |= {name: other._described for name, other in others.items()}
             version = 1 if last is None else self.taken.next_plan
-            requests = requests_after(known, version, plan.requests, described, str(self.checkpoint))
+            requests = requests_after(known, version, asked, described, str(self.checkpoint))
             self.plan = engine._prepare(requests, checked=True)
             self.taken.adopt(describe_plan(self.plan, described))
-            answers = Answers(self.plan.layout, [Target(self._write)])
+            targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]
+            answers = Answers(self.plan.layout, targets)
             self.runner = StepRunner(self.plan, engine._settings, self.taken, answers, EventLog(), self.results)
         except BaseException:
             self.taken.release()
@@ -126,6 +140,12 @@ class Steps:
     def active_rows(self) -> int:
         """How many rows the state holds."""
         return sum(report.active_rows for report in self.results[-1].reports)
+
+    def _collector(self, name: str) -> Callable[[DataFrame, int], None]:
+        def collect(results: DataFrame, batch_id: int) -> None:
+            self.other_answers.setdefault(name, []).append(results.toArrow())
+
+        return collect
 
     def _write(self, results: DataFrame, batch_id: int) -> None:
         if self.sink is not None:

@@ -37,14 +37,16 @@ def lines(window: int | None, residual: str | None) -> list[str]:
         (Output("v", "`a.v`"), Output("w", "`B.v`")),
     )
     network = network_of([Request("q", query)], STREAMS)
-    return str(explain(network, STREAMS, key_types=[["bigint"]], rounds=[0], groups=64, processors=3)).splitlines()
+    return str(
+        explain(network, STREAMS, key_types=[["bigint"]], rounds=[0], placements=[(0, 1, 2)], groups=64, processors=3)
+    ).splitlines()
 
 
 def test_it_names_key_groups_processors_windows_and_predicates() -> None:
     project, filtered, join, first, second, exchange = lines(10 * SECOND, "`a.v` < `B.v`")
     assert project == "Project [v, w]"
     assert "`a.v` < `B.v`" in filtered
-    assert "BinaryJoin on a.`k`=B.`k` (bigint), round 1" in join
+    assert "BinaryJoin on a.`k`=B.`k` (bigint), round 1 on all processors" in join
     assert "64 partition groups on 3 processor(s)" in exchange
     assert "Stream A AS a, [RANGE 10 s], time ts (lateness 5 s), where `v` > 1, keeps [v], never purged" in first
     assert "Stream B, [unbounded], keeps [k, v], never purged" in second
@@ -63,13 +65,21 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
     classes = ((("a", "`k`"), ("b", "`k`")), (("b", "`v`"), ("c", "`v`")))
     query = ContinuousQuery("...", inputs, classes, operators, (Output("v", "`a.v`"),))
     network = network_of([Request("q", query)], STREAMS)
-    picture = explain(network, STREAMS, key_types=[["int"], ["string"]], rounds=[0, 1], groups=64, processors=3)
+    picture = explain(
+        network,
+        STREAMS,
+        key_types=[["int"], ["string"]],
+        rounds=[0, 1],
+        placements=[(0, 1, 2), (1, 1, 1)],
+        groups=64,
+        processors=3,
+    )
     stream = "[unbounded], keeps [v], never purged"
     assert str(picture).splitlines() == [
         "Project [v]",
-        "+- BinaryJoin on `b.v`=c.`v` (string), round 2",
+        "+- BinaryJoin on `b.v`=c.`v` (string), round 2 whole on processor 1",
         "   +- Filter [`a.v` < `b.v`]",
-        "      +- BinaryJoin on a.`k`=b.`k` (int), round 1",
+        "      +- BinaryJoin on a.`k`=b.`k` (int), round 1 on all processors",
         f"         +- Stream B AS a, {stream}",
         f"         +- Stream B AS b, {stream}",
         "   +- Stream B AS c, [unbounded], never purged",
@@ -91,13 +101,14 @@ def test_what_was_measured_stands_at_each_operator_and_in_the_picture() -> None:
         STREAMS,
         key_types=[["int"], ["int"]],
         rounds=[0, 1],
+        placements=[(0, 1, 2), (1, 1, 1)],
         groups=64,
         processors=3,
         measured=measured,
     )
     text = str(picture)
-    assert "round 2; 90 rows out, 45/s, 0.1 per row in\n" in text
-    assert "round 1; 600 rows out, 300/s, 2 per row in, state 600 rows, 8.0 KiB\n" in text
+    assert "round 2 whole on processor 1; 90 rows out, 45/s, 0.1 per row in\n" in text
+    assert "round 1 on all processors; 600 rows out, 300/s, 2 per row in, state 600 rows, 8.0 KiB\n" in text
     assert "never purged; 300 rows in, 150/s, state 300 rows, 4.0 KiB\n" in text
     drawn = ElementTree.fromstring(as_svg(picture))
     boxes = [element for element in drawn.iter() if element.tag.endswith("rect")]

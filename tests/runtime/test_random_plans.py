@@ -3,12 +3,13 @@
 Each seed draws two to six streams, or one that is grouped, equalities that connect them on columns of different types,
 conditions between them, windows and lateness, a shape of the joins, and perhaps a grouping. The answer has to be that
 of DuckDB on the rows that are on time by SPEC section 0, whatever the shape, the number of groups, processors and
-batches.
+batches, wherever operators are placed, and whatever other queries are answered beside it.
 """
 
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +18,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.plan.network import Network
+from anabranch.plan.placement import Placement, even_placement, place
 from anabranch.plan.watermark import InputTime, can_be_late
 from tests.oracle import referee
 from tests.oracle.feed import on_time
@@ -237,7 +240,26 @@ def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> s
     return parts[0][1]
 
 
-def answer(spark: SparkSession, checkpoint: Path, plan: Plan, rng: random.Random) -> pa.Table:
+def placing(rng: random.Random, groups: int, processors: int) -> Callable[[Network], tuple[Placement, ...]]:
+    """Operators anywhere: spread, whole on a processor, or scattered group by group."""
+
+    def one() -> Placement:
+        scattered = tuple(rng.randrange(processors) for _ in range(groups))
+        return rng.choice([even_placement(groups, processors), (rng.randrange(processors),) * groups, scattered])
+
+    if rng.random() < 0.3:
+        return lambda network: place("spread", len(network.operators), groups, processors)
+    return lambda network: tuple(one() for _ in network.operators)
+
+
+def answer(
+    spark: SparkSession,
+    checkpoint: Path,
+    plan: Plan,
+    rng: random.Random,
+    others: dict[str, Plan] | None = None,
+    other_answers: dict[str, list[pa.Table]] | None = None,
+) -> pa.Table:
     kinds = {
         stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
         for name, timed, late in zip(plan.names, plan.timed, plan.lateness, strict=True)
@@ -245,10 +267,21 @@ def answer(spark: SparkSession, checkpoint: Path, plan: Plan, rng: random.Random
     }
     groups = rng.choice([4, 64, 256])
     remaining, answers = plan.fed(), []
+    others, other_answers = others or {}, {} if other_answers is None else other_answers
     while remaining:
         processors = rng.choice([1, 2, 3])
         with Steps(
-            spark, checkpoint, plan.text, kinds, processors=processors, groups=groups, answers=answers, joins=plan.joins
+            spark,
+            checkpoint,
+            plan.text,
+            kinds,
+            processors=processors,
+            groups=groups,
+            answers=answers,
+            joins=plan.joins,
+            place=placing(rng, groups, processors),
+            others={name: other.text for name, other in others.items()},
+            other_answers=other_answers,
         ) as steps:
             for _ in range(rng.choice([1, 2])):
                 if remaining:
@@ -268,6 +301,40 @@ def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Pat
 def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed)
     referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
+
+
+def draw_others(seed: int, plan: Plan) -> dict[str, Plan]:
+    """Further queries over the streams of a plan: the same, and others that share some of it or nothing."""
+    rng = random.Random(seed)
+    others = {"same": replace(plan, joins="auto")}
+    for n in range(rng.choice([1, 2])):
+        count = rng.randrange(2, len(plan.names) + 1)
+        other = draw(seed * 100 + n, count)
+        windows = tuple(
+            window if timed and rng.random() < 0.5 else (drawn if timed else None)
+            for window, drawn, timed in zip(plan.windows, other.windows, plan.timed, strict=False)
+        )
+        others[f"other {n}"] = replace(
+            other,
+            timed=plan.timed[:count],
+            windows=windows,
+            lateness=plan.lateness[:count],
+            joins="auto",
+            batches=tuple({name: batch[name] for name in other.names} for batch in plan.batches),
+            united=tuple(name for name in plan.united if name in other.names),
+        )
+    return others
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
+def test_random_plans_in_one_engine_each_answer_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw_grouped(seed) if seed % 3 == 0 else draw(seed, 3)
+    others = draw_others(seed, plan) if len(plan.names) > 1 else {"same": plan}
+    found: dict[str, list[pa.Table]] = {}
+    own = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), others, found)
+    referee.assert_same_rows(own, plan.expected())
+    for name, other in others.items():
+        referee.assert_same_rows(pa.concat_tables(found[name]), other.expected())
 
 
 def test_every_shape_gives_the_same_answer(spark: SparkSession, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError
+from anabranch.plan.placement import even_placement
 from anabranch.state.groups import (
     MAX_GROUPS,
     check_groups,
-    even_placement,
     group_bits,
     group_counts,
     group_starts,

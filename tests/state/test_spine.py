@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
-from anabranch.state.groups import even_placement, owned_ranges
+from anabranch.state.groups import owned_ranges
 from anabranch.state.run import RunCache, read_run, write_run
 from anabranch.state.spine import Merge, Slice, SortedRun, Spine, merge_segments
 from tests.oracle.profiles import examples

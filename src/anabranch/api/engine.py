@@ -20,10 +20,11 @@ from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
-from anabranch.plan.network import Request
+from anabranch.plan.network import Network, Request
+from anabranch.plan.placement import SPREAD, Placement, check_pattern, even_placement, place
 from anabranch.runtime.prepare import Plan, prepare
 from anabranch.runtime.step import StepSettings
-from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
+from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
 _TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
@@ -43,6 +44,8 @@ class Engine:
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
+        placement: where operators are: "spread" over all processors, or each whole on one, in turn ("round-robin").
+            The answer is the same; a checkpoint may be resumed with another one.
     """
 
     spark: SparkSession
@@ -52,6 +55,7 @@ class Engine:
     groups: int = DEFAULT_GROUPS
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
+    placement: str = SPREAD
     _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
@@ -64,6 +68,7 @@ class Engine:
         if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
+        check_pattern(self.placement)
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
 
@@ -209,11 +214,15 @@ class Engine:
             requests,
             self._frames,
             self._streams,
+            place=self._place,
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,
             read_before=read_before,
             checked=checked,
         )
+
+    def _place(self, network: Network) -> tuple[Placement, ...]:
+        return place(self.placement, len(network.operators), self.groups, self.processors or 1)
 
     def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
         if time is None:

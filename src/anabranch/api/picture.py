@@ -14,6 +14,7 @@ def draw(plan: Plan, settings: StepSettings, measured: Measured | None = None) -
         plan.streams,
         key_types=[[data_type.simpleString() for data_type in types] for types in plan.layout.key_types],
         rounds=plan.layout.rounds,
+        placements=plan.layout.placements,
         groups=settings.groups,
         processors=settings.processors,
         measured=measured,

@@ -44,8 +44,9 @@ from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
 from anabranch.language.shape import AUTO
+from anabranch.plan.placement import even_placement
 from anabranch.runtime.sinks import FILE_FORMATS
-from anabranch.state.groups import DEFAULT_GROUPS, check_groups, even_placement
+from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
 _KEYS = "query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark".split()

@@ -193,7 +193,7 @@ def _read_steps(look: _Look) -> None:
 def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
     """Check every file that a retained step names; count the groups of the newest one on the way."""
     step = look.steps[newest] if newest is not None else None
-    rows: NDArray[np.int64] = np.zeros(len(step.placement) if step else 0, np.int64)
+    rows: NDArray[np.int64] = np.zeros(len(step.placements[0]) if step else 0, np.int64)
     sizes: NDArray[np.float64] = np.zeros(len(rows))
     wanted = _slices_by_file(look.manifests[newest]) if newest is not None else {}
     checked: set[tuple[str, int]] = set()
@@ -214,8 +214,8 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
     if quick or step is None:
         return ()
     return tuple(
-        GroupSeen(group, processor, int(rows[group]), round(float(sizes[group])))
-        for group, processor in enumerate(step.placement)
+        GroupSeen(group, tuple(sorted(set(owners))), int(rows[group]), round(float(sizes[group])))
+        for group, owners in enumerate(zip(*step.placements, strict=True))
     )
 
 

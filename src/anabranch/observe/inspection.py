@@ -90,10 +90,10 @@ class SpineSeen:
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A partition group: where it is and what it holds, all inputs together."""
+    """A partition group: the processors that have it, and what it holds, all operators together."""
 
     group: int
-    processor: int
+    processors: tuple[int, ...]
     rows: int
     bytes: int
 
@@ -221,7 +221,12 @@ def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[Ren
     table = _table("group", "processor", "rows", "bytes", "", left=0)
     for entry in groups:
         share = bar(entry.rows / max(greatest.rows, 1), 24)
-        table.add_row(str(entry.group), str(entry.processor), *_counts(entry.rows, entry.bytes), Text(share, "blue"))
+        table.add_row(
+            str(entry.group),
+            ", ".join(map(str, entry.processors)),
+            *_counts(entry.rows, entry.bytes),
+            Text(share, "blue"),
+        )
     yield table
 
 

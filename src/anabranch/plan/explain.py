@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.logical import Grouping, JoinInput, Source, StreamSchema, all_of
 from anabranch.plan.network import Answer, Network, Operator, Port
+from anabranch.plan.placement import Placement, describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +69,14 @@ def explain(
     *,
     key_types: Sequence[Sequence[str]],
     rounds: Sequence[int],
+    placements: Sequence[Placement],
     groups: int,
     processors: int,
     measured: Measured | None = None,
 ) -> Picture:
-    """The picture of a plan; `key_types` and `rounds` are per operator."""
-    drawing = _Drawing(network, streams, key_types, rounds, measured)
+    """The picture of a plan; `key_types`, `rounds` and `placements` are per operator."""
+    places = [f"round {number + 1} {describe(p, processors)}" for number, p in zip(rounds, placements, strict=True)]
+    drawing = _Drawing(network, streams, key_types, places, measured)
     answers = tuple(drawing.answer(answer) for answer in network.answers)
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
@@ -86,13 +89,13 @@ class _Drawing:
         network: Network,
         streams: Mapping[str, StreamSchema],
         key_types: Sequence[Sequence[str]],
-        rounds: Sequence[int],
+        places: Sequence[str],
         measured: Measured | None,
     ) -> None:
         self._network = network
         self._streams = streams
         self._key_types = key_types
-        self._rounds = rounds
+        self._places = places
         self._measured = measured
         self._numbers = {place: number for number, place in enumerate(network.ports)}
         self._drawn: dict[int, str] = {}  # operators, and the query that they were drawn for first
@@ -118,7 +121,7 @@ class _Drawing:
             return Node(title, (f"shared with {self._drawn[n]}",))
         self._drawn[n] = query
         below = tuple(self._port(n, p, query) for p in self._in_order(operator))
-        return Node(title, (*more, f"round {self._rounds[n] + 1}"), self._rates(n), below)
+        return Node(title, (*more, self._places[n]), self._rates(n), below)
 
     def _port(self, n: int, p: int, query: str) -> Node:
         """What comes in through a port, and what lies there."""

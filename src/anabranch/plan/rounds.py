@@ -16,9 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.network import Network
-
-# The processor of each partition group.
-Placement = tuple[int, ...]
+from anabranch.plan.placement import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,10 @@ def compile_rounds(
     return Rounds(tuple(rounds), tuple(crossing), tuple(local))
 
 
-def rounds_of(network: Network, in_place: Collection[int] = ()) -> Rounds:
-    """The rounds of a network whose operators are all spread over all processors alike.
+def rounds_of(
+    network: Network, in_place: Collection[int] = (), placements: Sequence[Placement] | None = None
+) -> Rounds:
+    """The rounds of a network; without placements all operators are placed alike.
 
     What is selected between two operators is a Spark expression, so there they need an exchange. So are the keys and
     arguments of a grouping, but for those that group `in_place`, where their rows are joined.
@@ -96,4 +96,4 @@ def rounds_of(network: Network, in_place: Collection[int] = ()) -> Rounds:
             partitioned_on.append(tuple(map(frozenset, operator.terms)))
         else:
             partitioned_on.append(("grouping", n) if crosses or joined is None else partitioned_on[joined])
-    return compile_rounds(partitioned_on, edges)
+    return compile_rounds(partitioned_on, edges, placements)

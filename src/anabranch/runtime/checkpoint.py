@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
+from anabranch.plan.placement import Placement, as_blocks, from_blocks
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
@@ -44,14 +45,16 @@ ENDING = "ending.json"
 class Step:
     """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
-    What is older than `settled` has been answered, per grouping. `endings` counts the steps so far that took
-    the input for ended; each was delivered under an id of its own, so later batches are moved up by it.
+    State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
+    answered, per grouping. `endings` counts the steps so far that took the input for ended; each was delivered under an
+    id of its own, so later batches are moved up by it.
     """
 
     number: int
     batch_id: int
     epoch: int
-    placement: tuple[int, ...]
+    processors: int
+    placements: tuple[Placement, ...]
     reports: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any]
@@ -59,19 +62,19 @@ class Step:
     settled: tuple[int | None, ...] = ()
     endings: int = 0
 
-    @property
-    def processors(self) -> int:
-        """How many processors the step's state is listed on."""
-        return max(self.placement) + 1
+    def to_json(self) -> Json:
+        """As committed."""
+        return {**asdict(self), "placements": [as_blocks(placement) for placement in self.placements]}
 
     @classmethod
     def from_json(cls, body: Json) -> Step:
-        """The inverse of `asdict`."""
+        """The inverse of `to_json`."""
         return cls(
             body["number"],
             body["batch_id"],
             body["epoch"],
-            tuple(body["placement"]),
+            body["processors"],
+            tuple(from_blocks(blocks) for blocks in body["placements"]),
             tuple(body["reports"]),
             tuple(body["newest"]),
             body["totals"],
@@ -220,7 +223,7 @@ class Checkpoint:
         """Make `step` the last one. Refused if another run has taken the checkpoint over."""
         self.check_epoch()
         path = self.path / "steps" / f"{step.number:010d}.json"
-        if not create_file(path, encode_document(asdict(step))) and self.read_step(step.number) != step:
+        if not create_file(path, encode_document(step.to_json())) and self.read_step(step.number) != step:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
 
     def announce_end(self, last: Step) -> None:

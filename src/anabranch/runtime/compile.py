@@ -21,6 +21,7 @@ from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import JoinInput, StreamSchema, joined_column, quote
 from anabranch.plan.network import Fed, Network
+from anabranch.plan.placement import Placement
 from anabranch.plan.rounds import rounds_of
 from anabranch.plan.watermark import FedTime, PortTime, SourceTime, retention
 from anabranch.runtime.attempt import judge
@@ -46,12 +47,13 @@ def lay_out(
     columns: Columns,
     frames: Mapping[str, DataFrame],
     streams: Mapping[str, StreamSchema],
+    placements: tuple[Placement, ...],
     *,
     keep_rejected: bool,
     keep_late: bool,
 ) -> Layout:
-    """The layout of a network over the given stream DataFrames."""
-    return _Maker(network, columns, frames, streams, keep_late).make(keep_rejected)
+    """The layout of a network over the given stream DataFrames, with each operator where it is placed."""
+    return _Maker(network, columns, frames, streams, placements, keep_late).make(keep_rejected)
 
 
 class _Maker:
@@ -63,6 +65,7 @@ class _Maker:
         columns: Columns,
         frames: Mapping[str, DataFrame],
         streams: Mapping[str, StreamSchema],
+        placements: tuple[Placement, ...],
         keep_late: bool,
     ) -> None:
         self._network = network
@@ -70,7 +73,8 @@ class _Maker:
         self._streams = streams
         self._keep_late = keep_late
         self._columns = columns
-        self._rounds = rounds_of(network, self._columns.in_place)
+        self._placements = placements
+        self._rounds = rounds_of(network, self._columns.in_place, placements)
         self._crossing = {(edge.upper, edge.port) for edge in self._rounds.crossing}
         self._lanes = Lanes(network, columns, self._rounds)
         self._ports = network.ports
@@ -126,6 +130,7 @@ class _Maker:
             exchanges=tuple(exchanges),
             key_types=tuple(self._columns.key_types),
             rounds=self._rounds.of,
+            placements=self._placements,
             sources=sources,
             fed=fed,
             ports=ports,

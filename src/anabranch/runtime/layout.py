@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import Projection
 from anabranch.plan.logical import JoinInput, Output, Source, all_of
+from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import FedTime, PortTime, SourceTime
 from anabranch.runtime.attempt import Judged
 from anabranch.runtime.keys import INJECTIVE
@@ -151,7 +152,8 @@ class Layout:
 
     `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
-    operator, `ports` are the times of all ports. `groupings` says how many operators group.
+    operator, `ports` are the times of all ports. `groupings` says how many operators group, `placements` where each
+    operator is.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -159,6 +161,7 @@ class Layout:
     exchanges: tuple[Exchange, ...]
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
+    placements: tuple[Placement, ...]
     sources: tuple[SourceTime, ...]
     fed: tuple[FedTime, ...]
     ports: tuple[PortTime, ...]

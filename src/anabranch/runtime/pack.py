@@ -19,13 +19,14 @@ from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
+from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried
 from anabranch.runtime.derive import passing, source_frame
 from anabranch.runtime.layout import Exchange, InputLayout, Lane, Layout, Slot
 from anabranch.runtime.notes import NOTE, bad_row
 from anabranch.runtime.processor import REJECT
-from anabranch.state.groups import Placement, even_placement, group_bits
+from anabranch.state.groups import group_bits
 from anabranch.state.run import HASH, TS
 
 # What attempts give, by the text of the expression that can fail.
@@ -50,17 +51,29 @@ def pack(layout: Layout, frames: Mapping[str, DataFrame], read: Sequence[str] = 
     return reduce(DataFrame.union, packed)
 
 
-def processor_of(placement: Placement) -> Column:
-    """The processor of a packed row: the routing table, as a literal of this batch's plan.
+def processor_of(placements: Mapping[int, Placement]) -> Column:
+    """The processor of a packed row, given where rows of each tag are placed: a literal of this batch's plan."""
+    by_placement: dict[Placement, list[int]] = {}
+    for tag, placement in placements.items():
+        by_placement.setdefault(placement, []).append(tag)
+    (first, _), *others = by_placement.items()
+    cases = [f"WHEN {INPUT} IN ({', '.join(map(str, tags))}) THEN {_owner(p)}" for p, tags in others]
+    return F.expr(f"CASE {' '.join(cases)} ELSE {_owner(first)} END" if cases else _owner(first))
+
+
+def _owner(placement: Placement) -> str:
+    """The owner of a row's partition group.
 
     Contiguous blocks are computed; a table of 256 literals would be walked by every rule of Spark's planner.
     """
     groups, processors = len(placement), max(placement) + 1
     bits = group_bits(groups)
     group = f"CAST(shiftrightunsigned({HASH}, {64 - bits}) AS INT)" if bits else "0"
-    if placement == even_placement(groups, processors):
-        return F.expr(f"CAST({group} * {processors} DIV {groups} AS INT)")
-    return F.expr(f"get(array({','.join(map(str, placement))}), {group})")
+    if len(set(placement)) == 1:
+        return str(placement[0])
+    if processors <= groups and placement == even_placement(groups, processors):
+        return f"CAST({group} * {processors} DIV {groups} AS INT)"
+    return f"get(array({','.join(map(str, placement))}), {group})"
 
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:

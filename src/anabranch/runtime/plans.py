@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from anabranch.errors import ResumeMismatchError
 from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
+from anabranch.plan.placement import Placement
 from anabranch.runtime.checkpoint import Step, differences
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest
@@ -22,6 +23,7 @@ from anabranch.state.spine import Spine
 from anabranch.state.store import Json
 
 Value = TypeVar("Value")
+Other = TypeVar("Other")
 
 
 def describe_engine(version: str, groups: int, time_zone: str | None) -> Json:
@@ -62,6 +64,7 @@ def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
             for place, entry in zip(places, layout.inputs, strict=True)
         ],
         "ports": [{"identity": f"{identities[n]}/{p}", "holds": holds(n, p)} for n, p in ports],
+        "operators": identities,
         "groupings": [identities[n] for n in layout.processor.groupings],
         "read": [list(entry) for entry in plan.read],
     }
@@ -201,11 +204,17 @@ def requests_after(
     ]
 
 
-def carry_over(last: Step, manifests: Sequence[Manifest], known: Json, plan: Json) -> tuple[Step, list[Manifest]]:
-    """A step and its manifests, made under a known plan, as another plan lists them."""
+def carry_over(
+    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, placements: Sequence[Placement]
+) -> tuple[Step, list[Manifest]]:
+    """A step and its manifests, made under a known plan, as another plan lists them.
+
+    `placements` are those that the other plan's operators are to have.
+    """
     ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
     sources = [entry["identity"] for entry in known["sources"]], [entry["identity"] for entry in plan["sources"]]
     groupings = known["groupings"], plan["groupings"]
+    operators = known["operators"], plan["operators"]
     totals = dict(last.totals)
     for name in ("received", "late", "rejected"):
         totals[name] = _listed(totals[name], *sources, 0)
@@ -214,12 +223,17 @@ def carry_over(last: Step, manifests: Sequence[Manifest], known: Json, plan: Jso
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
+        # An operator that is new has no state, so it is wherever it is going to be.
+        placements=tuple(
+            now if placed is None else placed
+            for now, placed in zip(placements, _listed(last.placements, *operators, None), strict=True)
+        ),
         totals=totals,
     )
     return step, [Manifest(tuple(_listed(manifest.spines, *ports, Spine()))) for manifest in manifests]
 
 
-def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Value) -> list[Value]:
+def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Other) -> list[Value | Other]:
     """Values that are listed by known identities, listed by others."""
     found = dict(zip(known, values, strict=True))
     return [found.get(identity, nothing) for identity in now]

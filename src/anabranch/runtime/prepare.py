@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from anabranch.plan.assembly import network_of
 from anabranch.plan.logical import StreamSchema
 from anabranch.plan.network import Network, Request
+from anabranch.plan.placement import Placement
 from anabranch.runtime.analysis import check_answer, check_inputs, check_sources
 from anabranch.runtime.answers import answer_schema
 from anabranch.runtime.columns import Columns
@@ -43,6 +44,7 @@ def prepare(
     frames: Mapping[str, DataFrame],
     streams: Mapping[str, StreamSchema],
     *,
+    place: Callable[[Network], tuple[Placement, ...]],
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
@@ -59,7 +61,8 @@ def prepare(
     columns = Columns(spark, network, frames, known)
     if not checked:
         check_inputs(spark, network, columns)
-    layout = lay_out(network, columns, frames, known, keep_rejected=keep_rejected, keep_late=keep_late)
+    placed = place(network)
+    layout = lay_out(network, columns, frames, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_answer(spark, layout)
     names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))

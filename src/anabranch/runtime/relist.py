@@ -6,11 +6,13 @@ its groups, and a step of its own, with no batch, puts these manifests in force.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
+from anabranch.plan.placement import Placement
 from anabranch.runtime.checkpoint import Checkpoint, Step
 from anabranch.runtime.report import Report, report_body
-from anabranch.state.groups import Placement, owned_ranges
+from anabranch.state.groups import owned_ranges
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunCache, Segment
 from anabranch.state.spine import Slice
@@ -18,9 +20,17 @@ from anabranch.state.store import encode_document, write_file
 
 
 def list_anew(
-    checkpoint: Checkpoint, last: Step, manifests: list[Manifest], placement: Placement
+    checkpoint: Checkpoint,
+    last: Step,
+    manifests: list[Manifest],
+    processors: int,
+    placements: tuple[Placement, ...],
+    owners: Sequence[int],
 ) -> tuple[Step, list[Manifest]]:
-    """Commit a step that lists the state of `last` by `placement`; returns it and the new manifests."""
+    """Commit a step that lists the state of `last` by other placements; returns it and the new manifests.
+
+    `placements` are per operator; `owners` are the operators that ports belong to.
+    """
     everything = reduce(Manifest.union, manifests)
     cache = RunCache()
 
@@ -28,8 +38,13 @@ def list_anew(
         return cache.open(checkpoint.state, piece.file).slice(piece.start, piece.stop)
 
     listed = [
-        Manifest(tuple(spine.restrict(owned_ranges(placement, p), open_slice) for spine in everything.spines))
-        for p in range(max(placement) + 1)
+        Manifest(
+            tuple(
+                spine.restrict(owned_ranges(placements[n], p), open_slice)
+                for n, spine in zip(owners, everything.spines, strict=True)
+            )
+        )
+        for p in range(processors)
     ]
     number = last.number + 1
     directory = checkpoint.prepare_step(number)
@@ -41,7 +56,8 @@ def list_anew(
     step = checkpoint.next_step(
         last,
         batch_id=last.batch_id,
-        placement=placement,
+        processors=processors,
+        placements=placements,
         reports=tuple(names),
         newest=last.newest,
         totals=last.totals,

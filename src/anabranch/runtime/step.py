@@ -41,7 +41,6 @@ from anabranch.runtime.prepare import Plan
 from anabranch.runtime.processor import ProcessorPlan, StepTask, run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
 from anabranch.runtime.report import Report, combine, parse_report
-from anabranch.state.groups import even_placement
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import read_document, write_file
 
@@ -121,8 +120,11 @@ class StepRunner:
         self._last = checkpoint.last_step()
         self._manifests = [Manifest.empty(layout.processor.ports)] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
-        self._placement = even_placement(settings.groups, settings.processors)
-        self._route = processor_of(self._placement)
+        self._owners = [n for n, _ in plan.network.ports]
+        self._routes = [
+            processor_of({tag: layout.placements[self._owners[a.port]] for tag, a in entry.arrivals.items()})
+            for entry in layout.processor.rounds
+        ]
         self._seconds = 0.0
         self._received = [0] * self._sources
         self._produced = [0] * layout.processor.operators
@@ -313,7 +315,7 @@ class StepRunner:
         yielded: list[DataFrame] = []
         for nth, schema in enumerate(schemas):
             rows = pack_between(self._layout.exchanges[nth - 1], yielded[-1]) if yielded else packed
-            routed = rows.repartitionById(self._settings.processors, self._route)
+            routed = rows.repartitionById(self._settings.processors, self._routes[nth])
             yielded.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
         return yielded
 
@@ -341,7 +343,8 @@ class StepRunner:
         step = self._checkpoint.next_step(
             self._last,
             batch_id=batch_id,
-            placement=self._placement,
+            processors=self._settings.processors,
+            placements=self._layout.placements,
             reports=tuple(sorted(name for name, _, _ in found.values())),
             newest=tuple(seen),
             totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
@@ -416,13 +419,13 @@ class StepRunner:
         self._last, self._manifests = last, manifests
         if last.plan != checkpoint.plan_number:
             known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            self._last, self._manifests = carry_over(last, manifests, known, now)
-        if last.placement != self._placement:
-            self._last, self._manifests = list_anew(checkpoint, self._last, self._manifests, self._placement)
+            self._last, self._manifests = carry_over(last, manifests, known, now, self._layout.placements)
+        processors, placements = self._settings.processors, self._layout.placements
+        if (self._last.processors, self._last.placements) != (processors, placements):
+            listed = list_anew(checkpoint, self._last, self._manifests, processors, placements, self._owners)
+            self._last, self._manifests = listed
             self._retained[self._last.number] = self._manifests
-            self._events.add(
-                "rescale", f"state of {last.processors} processors is now listed on {self._settings.processors}"
-            )
+            self._events.add("rescale", f"state of {last.processors} processors is now listed on {processors}")
         checkpoint.remove_unreferenced(self._retained)
 
     def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:

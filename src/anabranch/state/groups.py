@@ -2,9 +2,6 @@
 
 With G groups (a power of two) the group of a row is the top log2(G) bits of its hash. In anything sorted by hash a
 group is therefore one contiguous slice, and finding it is two binary searches, whatever G is.
-
-A placement maps every group to the processor that owns it. The default gives each processor one contiguous block,
-sizes differing by at most one.
 """
 
 from __future__ import annotations
@@ -19,8 +16,6 @@ from anabranch.errors import ConfigError
 
 DEFAULT_GROUPS = 256
 MAX_GROUPS = 65_536
-
-Placement = tuple[int, ...]
 
 
 def check_groups(groups: int) -> int:
@@ -39,15 +34,6 @@ def group_starts(groups: int) -> NDArray[np.uint64]:
     """The smallest hash of every group, ascending."""
     shift = 64 - group_bits(groups)
     return np.array([group << shift for group in range(groups)], dtype=np.uint64)
-
-
-def even_placement(groups: int, processors: int) -> Placement:
-    """Contiguous blocks of groups, one per processor."""
-    if processors < 1:
-        raise ConfigError(f"processors must be 1 or more, not {processors}")
-    if processors > groups:
-        raise ConfigError(f"{processors} processors need at least as many partition groups, not {groups}")
-    return tuple(group * processors // groups for group in range(groups))
 
 
 def owned_ranges(placement: Sequence[int], processor: int) -> list[tuple[int, int]]:
