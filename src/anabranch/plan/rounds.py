@@ -72,12 +72,17 @@ def compile_rounds(
 
 
 def rounds_of(
-    network: Network, in_place: Collection[int] = (), placements: Sequence[Placement] | None = None
+    network: Network,
+    placements: Sequence[Placement] | None = None,
+    *,
+    in_place: Collection[int] = (),
+    fused: Collection[tuple[int, int]] = (),
 ) -> Rounds:
     """The rounds of a network; without placements all operators are placed alike.
 
-    What is selected between two operators is a Spark expression, so there they need an exchange. So are the keys and
-    arguments of a grouping, but for those that group `in_place`, where their rows are joined.
+    What is selected between two operators is a Spark expression, so there they need an exchange, but for the `fused`
+    ports, whose conditions processors evaluate themselves. So are the keys and arguments of a grouping, but for those
+    that group `in_place`, where their rows are joined.
     """
     partitioned_on: list[object] = []
     edges = []
@@ -86,7 +91,8 @@ def rounds_of(
         for p, port in enumerate(operator.ports):
             lower = network.operator_of(port.node)
             if lower is not None:
-                edges.append(Edge(lower, n, p, crosses=crosses or bool(port.conditions)))
+                selected = bool(port.conditions) and (n, p) not in fused
+                edges.append(Edge(lower, n, p, crosses=crosses or selected))
                 continue
             # What feeds an input is selected and projected.
             below = [network.operator_of(fed.node) for fed in network.inputs[port.node].feeds if fed is not None]

@@ -15,11 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError
+from anabranch.kernel.expression import Fused
 from anabranch.kernel.multiway import UNBOUNDED
 from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
-from anabranch.plan.network import Column, Fed, Input, Network, Port
+from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.runtime.carried import is_changed
 from anabranch.runtime.derive import source_frame
+from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
 from anabranch.runtime.keys import key_type, must_verify, widest
 from anabranch.runtime.notes import HIDDEN
@@ -30,7 +32,8 @@ class Columns:
     """What Spark says of the expressions of a network, and the names that follow from it.
 
     `key_types` are per operator, and so are `groups`, None for joins. Operators `in_place` group rows where they are
-    joined.
+    joined. `fused` are the ports where conditions need not be Spark's, with these conditions; `arguments` those of
+    aggregates that are computed where rows are joined.
     """
 
     def __init__(
@@ -48,6 +51,8 @@ class Columns:
         self._frames: dict[str, DataFrame] = {}
         self.key_types: list[tuple[T.DataType, ...]] = []
         self.groups: list[GroupTypes | None] = []
+        self.fused: dict[tuple[int, int], tuple[Fused, ...]] = {}
+        self.arguments: dict[int, dict[str, Fused]] = {}
         in_place = []
         for n, operator in enumerate(network.operators):
             if operator.grouping is None:
@@ -55,6 +60,7 @@ class Columns:
                     self.frame(alias)
                 self.key_types.append(tuple(key_type(spark, terms, self._frames) for terms in operator.terms))
                 self.groups.append(None)
+                self._fuse(n)
                 continue
             if self._is_grouped_in_place(n):
                 in_place.append(n)
@@ -171,31 +177,59 @@ class Columns:
             return self.frame(self._network.inputs[node].entry.alias)
         return self._spark.createDataFrame([], T.StructType(self.fields(node)))
 
+    def _fuse(self, n: int) -> None:
+        """Find the ports of a join where what comes from a join on the same key can be selected by processors."""
+        operator = self._network.operators[n]
+        for p, port in enumerate(operator.ports):
+            below = self._network.operator_of(port.node)
+            if below is not None and port.conditions and _alike(operator, self._network.operators[below]):
+                fused = self._fused(port.node, port.conditions)
+                if fused is not None:
+                    self.fused[n, p] = fused
+
+    def _fused(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...] | None:
+        """Expressions over what an operator gives, for its processors; None if one of them is Spark's."""
+        fields = self.fields(node)
+        rows = self._spark.createDataFrame([], T.StructType(fields))
+        found = fuse(rows, texts, {field.name: self.given(field.name) for field in fields})
+        known = tuple(fused for fused in found if fused is not None)
+        return known if len(known) == len(found) else None
+
     def _is_grouped_in_place(self, n: int) -> bool:
         """Whether what is joined is grouped by the very key it is joined on: it is where it is needed already.
 
-        Keys and arguments have to be plain columns, as no expression is computed there. Floating point keys are not,
-        since they are joined and grouped in a canonical form.
+        Keys have to be plain columns, and neither arguments nor conditions anything that only Spark can compute.
+        Floating point keys are not, since they are joined and grouped in a canonical form.
         """
         operator = self._network.operators[n]
         grouping, (port,) = operator.grouping, operator.ports
         below = self._network.operator_of(port.node)
-        if grouping is None or grouping.applied is not None or below is None or port.conditions:
+        if grouping is None or grouping.applied is not None or below is None:
             return False
         join = self._network.operators[below]
         columns = {quote(joined_column(*column)): column for column in join.columns}
-        texts = [*grouping.keys, *(call.argument for call in grouping.calls if call.argument is not None)]
-        if any(text not in columns for text in texts):
-            return False
         of_key = {column: k for k, terms in enumerate(join.terms) for column in _plain_terms(terms)}
-        keys = [of_key.get(columns[key]) for key in grouping.keys]
-        types = [self.type_of(columns[text]) for text in texts]
-        return (
-            sorted(k for k in keys if k is not None) == list(range(len(join.terms)))
-            and len(keys) == len(join.terms)
-            and not any(isinstance(data_type, T.FractionalType) for data_type in types[: len(keys)])
-            and not any(is_changed(data_type) for data_type in types)
-        )
+        keys = [of_key.get(columns[key]) if key in columns else None for key in grouping.keys]
+        if None in keys or sorted(k for k in keys if k is not None) != list(range(len(join.terms))):
+            return False
+        arguments = [call.argument for call in grouping.calls if call.argument is not None]
+        plain = [*grouping.keys, *(text for text in arguments if text in columns)]
+        types = [self.type_of(columns[text]) for text in plain]
+        if any(isinstance(data_type, T.FractionalType) for data_type in types[: len(keys)]):
+            return False
+        computed = list(dict.fromkeys(text for text in arguments if text not in columns))
+        fused = self._fused(port.node, [*port.conditions, *computed])
+        if fused is None or any(is_changed(data_type) for data_type in types):
+            return False
+        if port.conditions:
+            self.fused[n, 0] = fused[: len(port.conditions)]
+        self.arguments[n] = dict(zip(computed, fused[len(port.conditions) :], strict=True))
+        return True
+
+
+def _alike(operator: Operator, other: Operator) -> bool:
+    """Whether two joins are on the same key."""
+    return [set(terms) for terms in operator.terms] == [set(terms) for terms in other.terms]
 
 
 def time_name(i: int) -> str:

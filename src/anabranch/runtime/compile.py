@@ -74,7 +74,7 @@ class _Maker:
         self._keep_late = keep_late
         self._columns = columns
         self._placements = placements
-        self._rounds = rounds_of(network, self._columns.in_place, placements)
+        self._rounds = rounds_of(network, placements, in_place=columns.in_place, fused=columns.fused)
         self._crossing = {(edge.upper, edge.port) for edge in self._rounds.crossing}
         self._lanes = Lanes(network, columns, self._rounds)
         self._ports = network.ports
@@ -206,7 +206,7 @@ class _Maker:
             destinations.append(Destination(Goes.EXCHANGE, lane.tag, self._with_time(n, picked)))
         staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._crossing]
         for port in staying:
-            destinations.append(Destination(Goes.HERE, port, self._with_time(n, self._picked_here(n, port))))
+            destinations.append(self._staying(n, port))
         for number, outlet in enumerate(outlets):
             if outlet.node == node:
                 destinations.append(Destination(Goes.SINK, number, outlet.picked))
@@ -217,9 +217,22 @@ class _Maker:
     def _with_time(self, n: int, picked: Picked) -> Picked:
         return ((TS, TS), *picked) if self._columns.is_timed(n) and not self._columns.gives(n) else picked
 
-    def _picked_here(self, n: int, number: int) -> Picked:
+    def _staying(self, n: int, number: int) -> Destination:
         """What of the results of a join is stored at a port on the same processor."""
         upper, p = self._ports[number]
+        picked = self._with_time(n, self._picked_here(upper, p))
+        group = self._columns.groups[upper]
+        computed = self._columns.arguments.get(upper, {})
+        made = [] if group is None else zip(group.names, (text for text, _ in group.arguments), strict=True)
+        return Destination(
+            Goes.HERE,
+            number,
+            picked,
+            self._columns.fused.get((upper, p), ()),
+            tuple((name, computed[text]) for name, text in made if text in computed),
+        )
+
+    def _picked_here(self, upper: int, p: int) -> Picked:
         port, group = self._network.operators[upper].ports[p], self._columns.groups[upper]
         if group is None:
             keys = tuple((name, name) for name in self._columns.verified(upper))
@@ -230,13 +243,14 @@ class _Maker:
             return ((HASH, HASH), *keys, *columns, *times)
         names = {quote(field.name): self._columns.given(field.name) for field in self._columns.fields(port.node)}
         keys = tuple((f"key.{k}", names[text]) for k, text in enumerate(port.keys))
-        arguments = tuple((name, names[text]) for name, (text, _) in zip(group.names, group.arguments, strict=True))
+        made = zip(group.names, (text for text, _ in group.arguments), strict=True)
+        arguments = tuple((name, names[text]) for name, text in made if text in names)
         return ((HASH, HASH), *keys, *arguments, (EXPIRY, EXPIRY))
 
     def _join(self, n: int, destinations: list[Destination], *, here: bool) -> WindowJoin:
         """A join that gives all that any of its destinations picks."""
         operator, node = self._network.operators[n], len(self._network.inputs) + n
-        wanted = dict.fromkeys(name for destination in destinations for _, name in destination.picked)
+        wanted = dict.fromkeys(name for destination in destinations for name in sorted(destination.reads))
         goes_on = any(destination.goes is not Goes.SINK for destination in destinations) and self._columns.is_timed(n)
         origins: dict[str, tuple[int, str]] = {}
         for p, port in enumerate(operator.ports):
@@ -271,7 +285,7 @@ class _Maker:
         assert operator.grouping is not None, "only a grouping has an aggregate"
         if operator.grouping.applied is not None:
             return cast(StatefulOperator, operator.grouping.applied.operator)
-        wanted = {name for destination in destinations for _, name in destination.picked}
+        wanted = {name for destination in destinations for name in destination.reads}
         return WindowAggregate(
             keys=tuple(f"key.{k}" for k in range(len(group.keys))),
             calls=group.calls,

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError, BadRowError, CorruptStateError
 from anabranch.kernel.delta import INPUT, Projection, keep_after, sort_delta, sort_rows
+from anabranch.kernel.expression import Fused, columns_of, evaluate, select
 from anabranch.kernel.operator import Settled, StatefulOperator
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.report import Report, parse_parked, report_body
@@ -71,12 +72,32 @@ class Goes(StrEnum):
 class Destination:
     """What of an operator's results goes where: `number` is that of a port, the tag of a lane, or an outlet's.
 
-    `picked` are pairs of a new name and the name in the results.
+    `picked` are pairs of a new name and the name in the results. Results that stay on the processor may have to meet
+    conditions, and have columns that are `computed`.
     """
 
     goes: Goes
     number: int
     picked: tuple[tuple[str, str], ...]
+    conditions: tuple[Fused, ...] = ()
+    computed: tuple[tuple[str, Fused], ...] = ()
+
+    @property
+    def reads(self) -> set[str]:
+        """The columns of the results that are needed."""
+        evaluated = [*self.conditions, *(fused for _, fused in self.computed)]
+        return {name for _, name in self.picked}.union(*(columns_of(fused.expression) for fused in evaluated))
+
+    def take(self, results: pa.RecordBatch) -> pa.RecordBatch:
+        """What goes there of some results."""
+        missing = self.reads.difference(results.schema.names)
+        if missing:
+            given = results.schema.names
+            raise AnabranchError(f"an operator gave columns {given}, and none that is called {min(missing)!r}")
+        rows = select(self.conditions, results)
+        arrays = {name: rows.column(found) for name, found in self.picked}
+        arrays |= {name: evaluate(fused, rows) for name, fused in self.computed}
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +321,7 @@ class _Attempt:
             self._report.produced[operator.number] += len(chunk)
             failpoint("processor.results")
             for destination in operator.destinations:
-                picked = _pick(chunk, destination.picked)
+                picked = destination.take(chunk)
                 if destination.goes is Goes.HERE:
                     staying.setdefault(destination.number, []).append(picked)
                 elif destination.goes is Goes.EXCHANGE:
@@ -441,15 +462,6 @@ class _Attempt:
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
-
-
-def _pick(chunk: pa.RecordBatch, picked: tuple[tuple[str, str], ...]) -> pa.RecordBatch:
-    """Some columns of a chunk, under new names."""
-    names = chunk.schema.names
-    missing = [name for _, name in picked if name not in names]
-    if missing:
-        raise AnabranchError(f"an operator gave columns {names}, and none that is called {missing[0]!r}")
-    return pa.RecordBatch.from_arrays([chunk.column(name) for _, name in picked], [name for name, _ in picked])
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:
