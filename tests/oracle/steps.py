@@ -89,13 +89,10 @@ class Steps:
         self.results = deque()
         try:
             plan = self.query._plan
-            last = self.taken.last_step()
-            known = None if last is None else self.taken.plan(last.plan)
             asked = [*plan.requests, *(Request(name, other._bound) for name, other in others.items())]
             described = {plan.requests[0].name: self.query._described}
             described |= {name: other._described for name, other in others.items()}
-            version = 1 if last is None else self.taken.next_plan
-            requests = requests_after(known, version, asked, described, str(self.checkpoint))
+            requests = requests_after(self.taken, asked, described)
             self.plan = engine._prepare(requests, checked=True)
             self.taken.adopt(describe_plan(self.plan, described))
             targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]

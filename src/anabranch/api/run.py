@@ -200,12 +200,9 @@ class Run:
         engine, checkpoint = self._engine, self._checkpoint
         asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
         described = {name: writer._query._described for name, writer in writers.items()}
-        last = checkpoint.last_step()
-        known = None if last is None else checkpoint.plan(last.plan)
-        version = 1 if last is None else checkpoint.next_plan
-        requests = requests_after(known, version, asked, described, str(checkpoint.path), removed)
+        requests = requests_after(checkpoint, asked, described, removed)
         described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-        read = checkpoint.plan(checkpoint.plan_number)["read"] if last is not None else []
+        read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         checkpoint.adopt(describe_plan(plan, described))
         answers = Answers(plan.layout, list(targets.values()))

@@ -16,7 +16,7 @@ from anabranch.errors import ResumeMismatchError
 from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
-from anabranch.runtime.checkpoint import Step, differences
+from anabranch.runtime.checkpoint import Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest
 from anabranch.state.spine import Spine
@@ -161,20 +161,19 @@ def _describe_operator(applied: Applied) -> Json:
 
 
 def requests_after(
-    known: Json | None,
-    version: int,
-    asked: Sequence[Request],
-    described: Mapping[str, Json],
-    where: str,
-    removed: Collection[str] = (),
+    checkpoint: Checkpoint, asked: Sequence[Request], described: Mapping[str, Json], removed: Collection[str] = ()
 ) -> list[Request]:
-    """What is asked now, with when each query began: those that the known plan has, as there; new ones, now.
+    """What is asked now, with when each query began: those that have been answered, as before; new ones, now.
 
-    Refused if a query has changed, or if one is missing that was not `removed`: its state would be lost.
+    Refused if a query has changed, or if one is missing that is not `removed`: its state would be lost. A query counts
+    if the last step was made with it, and it has not been removed since.
     """
-    if known is None:
-        return [replace(request, since=version) for request in asked]
-    before = dict(known["queries"])
+    last = checkpoint.last_step()
+    if last is None:
+        return [replace(request, since=1) for request in asked]
+    in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
+    before = {name: entry for name, entry in checkpoint.plan(last.plan)["queries"].items() if name in in_force}
+    where, version = checkpoint.path, checkpoint.next_plan
     names = {request.name: request.name for request in asked}
     if len(before) == 1 and len(asked) == 1 and not removed:
         names = {asked[0].name: next(iter(before))}  # what a single query is called makes no difference
