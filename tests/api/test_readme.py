@@ -23,7 +23,7 @@ def test_the_example_runs(spark: SparkSession, tmp_path: Path, monkeypatch: pyte
         (tmp_path / "in" / name).mkdir(parents=True)
         rows = [{"k": k % 7, "ts": datetime(2026, 1, 1, 0, 0, k, tzinfo=UTC), "v": float(k * n)} for k in range(60)]
         pq.write_table(pa.Table.from_pylist(rows, SCHEMA), tmp_path / "in" / name / "part.parquet")
-    (example,) = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    example, *_ = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     example = example.replace('"in/', f'"{tmp_path}/in/')  # the JVM keeps the folder that it was started in
     exec(compile(example, "README.md", "exec"), {})
     found = duckdb.sql("SELECT k, v, bv, cv FROM 'out/**/*.parquet' ORDER BY ALL").fetchall()

@@ -33,7 +33,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from anabranch.kernel.probe import Ranges, expand, narrow, probe, ranges_to_rows
+from anabranch.kernel.probe import Ranges, blocks, expand, narrow, probe, ranges_to_rows
 from anabranch.state.hash_index import HashIndex, Indices
 from anabranch.state.run import HASH, TS, Segment
 
@@ -95,14 +95,8 @@ def join_deltas(shape: JoinShape, old: Sequence[Sequence[Segment]], deltas: Sequ
         return
     found, totals = _probe_inputs(wanted, old, deltas)
     useful = np.flatnonzero(np.logical_and.reduce([total > 0 for total in totals]))
-    weight = np.cumsum(np.add.reduce(totals)[useful])
-    first = 0
-    while first < len(useful):
-        done = int(weight[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(weight, done + shape.gather_rows, side="right")))
-        block = useful[first:last]
-        yield from _join_block(shape, old, deltas, found, block, len(wanted))
-        first = last
+    for first, last in blocks(np.add.reduce(totals)[useful], shape.gather_rows):
+        yield from _join_block(shape, old, deltas, found, useful[first:last], len(wanted))
 
 
 def _probe_inputs(

@@ -110,3 +110,14 @@ def expand(lengths: Indices, chunk_rows: int) -> Iterator[tuple[Indices, Indices
         shares = np.minimum(ends[first : last + 1], high) - np.maximum(begins, low)
         owner = np.repeat(np.arange(first, last + 1, dtype=np.int64), shares)
         yield owner, np.arange(low, high, dtype=np.int64) - np.repeat(begins, shares)
+
+
+def blocks(weights: Indices, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of hashes that have about so many rows together."""
+    ends = np.cumsum(weights)
+    first = 0
+    while first < len(weights):
+        done = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, done + most, side="right")))
+        yield first, last
+        first = last

@@ -27,7 +27,7 @@ from anabranch.kernel.aggregate import AGGREGATES
 from anabranch.kernel.lookup import first_at, gather, hashes_between, ranges_of
 from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED
 from anabranch.kernel.operator import EXPIRY, Settled
-from anabranch.kernel.probe import Ranges, narrow, ranges_to_rows
+from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
 from anabranch.state.run import HASH, TS, Segment
 
@@ -84,7 +84,7 @@ class WindowAggregate:
         weights = np.zeros(len(wanted), dtype=np.int64)
         for ranges in found:
             np.add.at(weights, ranges.owner, ranges.lengths)
-        for first, last in _blocks(weights, self.gather_rows):
+        for first, last in blocks(weights, self.gather_rows):
             rows = self._in_order(gather(segments, _between(found, first, last)))
             if self.rows is not None and rows.collision:
                 # Keys that share a hash may have pushed each other out of the last so many rows.
@@ -199,17 +199,6 @@ class _Sorted:
     ts: NDArray[np.int64]
     group: Indices
     collision: bool
-
-
-def _blocks(weights: Indices, most: int) -> Iterator[tuple[int, int]]:
-    """Ranges of hashes that have about so many rows together."""
-    ends = np.cumsum(weights)
-    first = 0
-    while first < len(weights):
-        done = int(ends[first - 1]) if first else 0
-        last = max(first + 1, int(np.searchsorted(ends, done + most, side="right")))
-        yield first, last
-        first = last
 
 
 def _between(found: Sequence[Ranges], first: int, last: int) -> list[Ranges]:
