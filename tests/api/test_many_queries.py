@@ -69,7 +69,7 @@ def test_any_sink_may_stand_beside_any_other(pair: Pair, capsys: pytest.CaptureF
         ]
     )
     run.awaitTermination()
-    assert run.queries == ("query 1", "in_memory", "query 2", "query 3")
+    assert run.queries == ("query", "in_memory", "query 2", "query 3")
     assert_same_rows(pa.concat_tables(seen.values()), expected(pair, "swapped"))
     assert_same_rows(pair.spark.table("in_memory").toArrow(), expected(pair, "pairs"))
     assert_same_rows(written(pair.directory / "json", "**/*.json", "read_json"), expected(pair, "pairs"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -27,6 +26,7 @@ from anabranch.runtime.plans import describe_engine, describe_plan, requests_aft
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepResult, StepRunner
+from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
@@ -99,8 +99,7 @@ class Run:
             self._check_active("added")
             name = _free_name(writer, self._writers)
             self._check_fits(writer)
-            target = _target(writer, self._engine.spark, self._checkpoint.tag, name)
-            self._change({**self._writers, name: writer}, {**self._targets, name: target})
+            self._change({**self._writers, name: writer})
             self._events.add("add", f"the query {name!r} is answered from now on", query=name)
 
     def remove(self, name: str) -> None:
@@ -111,9 +110,7 @@ class Run:
                 raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(name, list(self._writers))}")
             if len(self._writers) == 1:
                 raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
-            writers = {known: writer for known, writer in self._writers.items() if known != name}
-            targets = {known: target for known, target in self._targets.items() if known != name}
-            self._change(writers, targets)
+            self._change({known: writer for known, writer in self._writers.items() if known != name})
             self._events.add("remove", f"the query {name!r} is answered no longer", query=name)
 
     @property
@@ -195,36 +192,39 @@ class Run:
             progress["anabranch"] = _describe(result)
         return progress
 
-    def _launch(self, writers: dict[str, Writer], targets: dict[str, Target], removed: Collection[str] = ()) -> None:
+    def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
         """Answer these queries, from the checkpoint's last step on."""
         engine, checkpoint = self._engine, self._checkpoint
         asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
         described = {name: writer._query._described for name, writer in writers.items()}
         requests = requests_after(checkpoint, asked, described, removed)
         described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
+        named = {request.name: writer for request, writer in zip(requests, writers.values(), strict=True)}
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         checkpoint.adopt(describe_plan(plan, described))
+        tag = checkpoint.tag
+        targets = {n: self._targets.get(n) or _target(writer, engine.spark, tag, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
         runner = StepRunner(plan, engine._settings, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
-        self._writers, self._targets = writers, targets
+        self._writers, self._targets = named, targets
         if runner.must_end:
             runner.end(self._no_rows())
         self._ends = runner.answers_at_the_end and bool(self._trigger.get("availableNow"))
         self._spark_query = self._start_spark()
 
-    def _change(self, writers: dict[str, Writer], targets: dict[str, Target]) -> None:
+    def _change(self, writers: dict[str, Writer]) -> None:
         """Let the step under way come to its end, and go on with other queries from the next batch on."""
-        before = self._writers, self._targets
+        before = self._writers
         self._runner.close()
         self._spark_query.stop()
         self._past = [*self._past, *self._spark_query.recentProgress][-KEPT_PROGRESS:]
         removed = self._writers.keys() - writers.keys()
         try:
-            self._launch(writers, targets, removed)
+            self._launch(writers, removed)
         except BaseException:
-            self._launch(*before, writers.keys() - before[0].keys())
+            self._launch(before, writers.keys() - before.keys())
             raise
 
     def _check_active(self, what: str) -> None:
@@ -236,9 +236,10 @@ class Run:
             raise ConfigError("add() takes a writer of a query of this run's own engine")
         if writer._trigger not in (None, self._trigger):
             raise ConfigError("all queries of a run have one trigger; leave the trigger of the one you add out")
-        if os.fspath(writer._checkpoint) != os.fspath(self._engine.checkpoint):
+        if local_path(writer._checkpoint) not in (self._checkpoint.path, local_path(self._engine.checkpoint)):
             raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
         writer._check_partitions()
+        _target(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
 
     def _start_spark(self) -> StreamingQuery:
         runner, spark = self._runner, self._engine.spark
@@ -298,14 +299,13 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     triggers = [writer._trigger for writer in writers if writer._trigger is not None]
     if any(trigger != triggers[0] for trigger in triggers):
         raise ConfigError("queries that start together have one trigger; give all of them the same")
-    if len({os.fspath(writer._checkpoint) for writer in writers}) > 1:
+    if len({local_path(writer._checkpoint) for writer in writers}) > 1:
         raise ConfigError("queries that start together have one checkpoint; give them the same, or none")
     named: dict[str, Writer] = {}
     for writer in writers:
-        named[UNNAMED if len(writers) == 1 and writer._sink.name is None else _free_name(writer, named)] = writer
-    for name, writer in named.items():
+        named[_free_name(writer, named)] = writer
         writer._check_partitions()
-        _target(writer, engine.spark, "", name)  # refuse wrong options before the checkpoint is touched
+        _target(writer, engine.spark, "", "")  # refuse wrong options before the checkpoint is touched
     settings = engine._settings
     for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
         if aside is not None:
@@ -319,8 +319,7 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         resumed = checkpoint.last_step()
         if resumed is not None:
             run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
-        targets = {name: _target(writer, engine.spark, checkpoint.tag, name) for name, writer in named.items()}
-        run._launch(named, targets)
+        run._launch(named)
     except BaseException:
         checkpoint.release()
         raise
@@ -335,7 +334,8 @@ def _free_name(writer: Writer, taken: Collection[str]) -> str:
         if name in taken:
             raise ConfigError(f"two queries are called {name!r}; give each a name of its own with queryName(...)")
         return name
-    return next(free for n in itertools.count(1) if (free := f"{UNNAMED} {n}") not in taken)
+    numbered = (f"{UNNAMED} {n}" for n in itertools.count(2))
+    return next(free for free in itertools.chain([UNNAMED], numbered) if free not in taken)
 
 
 def _target(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
