@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from tests.oracle.referee import Stream, assert_same_rows, join
 
 TEXTS = {
     "pairs": QUERY,
+    "query": QUERY,
     "swapped": "SELECT b.v, a.v AS w, b.k + 1 AS k1 FROM B b, A a WHERE b.k = a.k AND a.v <> b.v",
     "self": "SELECT x.v, y.v AS w FROM A x, A y WHERE x.k = y.k",
 }
@@ -43,7 +45,7 @@ def run_to_end(pair: Pair, *names: str) -> ab.Run:
 
 def test_each_query_has_its_own_sink_and_answer_and_what_they_share_is_computed_once(pair: Pair) -> None:
     run = run_to_end(pair, "pairs", "swapped", "self")
-    for name in TEXTS:
+    for name in ("pairs", "swapped", "self"):
         assert_same_rows(written(pair.directory / name), expected(pair, name))
     told = run.lastProgress["anabranch"]
     totals = {name: entry["results"] for name, entry in told["queries"].items()}
@@ -106,6 +108,57 @@ def test_queries_are_added_and_removed_while_the_others_go_on(pair: Pair) -> Non
     run_to_end(pair, "self", "pairs")
     assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
     assert_same_rows(written(pair.directory / "self"), expected(pair, "self", 3))
+
+
+def test_a_query_that_shared_its_join_may_go(pair: Pair) -> None:
+    engine = pair.engine()
+    run = engine.start([writer(engine, pair.directory, name) for name in ("swapped", "pairs")])
+    try:
+        run.processAllAvailable()
+        assert len(run._plan.network.operators) == 1
+        run.remove("pairs")
+        for _ in range(6):
+            pair.add(1, 2, 2)
+        run.processAllAvailable()
+    finally:
+        run.stop()
+    assert run.exception() is None
+    assert_same_rows(written(pair.directory / "swapped"), expected(pair, "swapped"))
+
+
+def test_a_change_during_a_step_that_fails_is_refused_with_the_failure(pair: Pair) -> None:
+    engine, begun, go_on = pair.engine(), threading.Event(), threading.Event()
+
+    def fail(rows: object, batch_id: int) -> None:
+        begun.set()
+        go_on.wait(30)
+        raise RuntimeError("out of order")
+
+    run = engine.start([writer(engine, pair.directory, "pairs"), engine.sql(QUERY).writeStream.foreachBatch(fail)])
+    begun.wait(60)
+    threading.Timer(1, go_on.set).start()
+    with pytest.raises(Exception, match="out of order"):
+        run.add(writer(engine, pair.directory, "self"))
+    with pytest.raises(Exception, match="out of order"):
+        run.awaitTermination()
+    run_to_end(pair, "pairs", "query")
+    assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
+
+
+def test_a_sink_cannot_change_the_queries_of_its_own_run(pair: Pair) -> None:
+    engine, told = pair.engine(), []
+
+    def change(rows: object, batch_id: int) -> None:
+        with pytest.raises(ConfigError, match="use another thread") as refused:
+            run.remove("pairs")
+        told.append(refused)
+
+    run = engine.start([writer(engine, pair.directory, "pairs"), engine.sql(QUERY).writeStream.foreachBatch(change)])
+    try:
+        run.processAllAvailable()
+    finally:
+        run.stop()
+    assert told
 
 
 def test_a_query_may_be_added_when_the_checkpoint_is_resumed(pair: Pair) -> None:

@@ -67,6 +67,7 @@ class Steps:
     joins: str = "auto"
     emit: str = "tuple"
     place: Callable[[Network], tuple[Placement, ...]] | None = None
+    name: str = "query"
     others: Mapping[str, str] = field(default_factory=dict)
     other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)
 
@@ -88,9 +89,11 @@ class Steps:
         self.taken.take(describe_engine(anabranch.__version__, self.groups, None))
         self.results = deque()
         try:
-            plan = self.query._plan
-            asked = [*plan.requests, *(Request(name, other._bound) for name, other in others.items())]
-            described = {plan.requests[0].name: self.query._described}
+            asked = [
+                Request(self.name, self.query._bound),
+                *(Request(name, other._bound) for name, other in others.items()),
+            ]
+            described = {self.name: self.query._described}
             described |= {name: other._described for name, other in others.items()}
             requests = requests_after(self.taken, asked, described)
             self.plan = engine._prepare(requests, checked=True)

@@ -91,6 +91,12 @@ CASES = {
         "SELECT k, s FROM joined UNION ALL SELECT B.v, C.k FROM B, C WHERE B.k = C.k "
         "UNION ALL SELECT k, n FROM counted",
     ),
+    "groups of groups and rows": (
+        f"SELECT u.x, count(*) AS n FROM (SELECT k AS x FROM ({COUNTED}) AS g UNION ALL SELECT k FROM B) AS u "
+        "[RANGE 5 SECONDS] GROUP BY u.x",
+        "SELECT x, count(*) OVER w FROM (SELECT k AS x, t FROM counted UNION ALL SELECT k, ts FROM B) "
+        "WINDOW w AS (PARTITION BY x ORDER BY t RANGE BETWEEN 5000 PRECEDING AND CURRENT ROW)",
+    ),
     "unbounded all the way": (
         "SELECT j.v, D.v AS w FROM (SELECT A.v, B.v AS w FROM A, B WHERE A.k = B.k) AS j, C AS D WHERE j.w = D.k",
         "SELECT A.v, C.v FROM A, B, C WHERE A.k = B.k AND B.v = C.k",
@@ -125,6 +131,22 @@ def test_sub_queries_answer_as_duckdb_does(name: str, spark: SparkSession, tmp_p
             if first:
                 steps.end()
     assert_same_rows(pa.concat_tables(answers), query(CTES + statement, complete))
+
+
+@pytest.mark.parametrize("name", ["groups of a join of groups", "groups of groups and rows", "a join of groups"])
+def test_the_end_of_the_input_is_the_end_of_every_stream(name: str, spark: SparkSession, tmp_path: Path) -> None:
+    """What is grouped below ends earlier than what is grouped with it, or has no rows at all."""
+    for count in (60, 0):
+        chance = random.Random(name)
+        text, statement = CASES[name]
+        complete = {"A": rows(chance, count), "B": rows(chance, 60), "C": rows(chance, 60)}
+        later = pa.array([time + SPAN for time in complete["B"].column("ts").to_pylist()])
+        complete["B"] = complete["B"].set_column(2, "ts", later)
+        kinds = {stream: Kind(SCHEMA, "ts", 2 * SPAN * 1000) for stream in "ABC"}
+        with Steps(spark, tmp_path / str(count), text, kinds) as steps:
+            steps.feed(complete)
+            steps.end()
+            assert_same_rows(steps.answer, query(CTES + statement, complete))
 
 
 def test_what_is_purged_below_and_above_is_not_missed(spark: SparkSession, tmp_path: Path) -> None:

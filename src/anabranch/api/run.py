@@ -54,6 +54,8 @@ class Run:
         self._changing = threading.RLock()
         self._ended = threading.Event()
         self._ends = False
+        self._left_open = False
+        self._is_changing = False
 
     @property
     def id(self) -> str:
@@ -73,7 +75,7 @@ class Run:
     @property
     def isActive(self) -> bool:
         """Whether the run is still going."""
-        return self._spark_query.isActive or (self._ends and not self._ended.is_set())
+        return self._spark_query.isActive or self._is_changing or (self._ends and not self._ended.is_set())
 
     @property
     def status(self) -> dict[str, Any]:
@@ -129,7 +131,10 @@ class Run:
         results = list(self._results)
         combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
         if "anabranch" in combined:
-            combined["anabranch"]["totals"] = _totals(results[-1])  # with what came at the end of the input
+            # With what came at the end of the input.
+            combined["anabranch"]["totals"] = _totals(results[-1])
+            for name, told in combined["anabranch"]["queries"].items():
+                told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
@@ -151,8 +156,9 @@ class Run:
                 with self._changing:
                     if waited_for is self._spark_query:
                         raise self._runner.failure or error from None
-            if waited_for is self._spark_query:
-                return
+            with self._changing:
+                if waited_for is self._spark_query:
+                    return
 
     def stop(self) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
@@ -167,6 +173,7 @@ class Run:
 
     def leave_open(self) -> None:
         """Do not take the input for ended when Spark's query stops, whoever stops it."""
+        self._left_open = True
         self._ends = False
 
     def exception(self) -> BaseException | None:
@@ -211,25 +218,41 @@ class Run:
         self._writers, self._targets = named, targets
         if runner.must_end:
             runner.end(self._no_rows())
-        self._ends = runner.answers_at_the_end and bool(self._trigger.get("availableNow"))
+        available_now = bool(self._trigger.get("availableNow"))
+        self._ends = runner.answers_at_the_end and available_now and not self._left_open
         self._spark_query = self._start_spark()
 
     def _change(self, writers: dict[str, Writer]) -> None:
         """Let the step under way come to its end, and go on with other queries from the next batch on."""
-        before = self._writers
+        before, number = self._writers, self._checkpoint.plan_number
         self._runner.close()
-        self._spark_query.stop()
-        self._past = [*self._past, *self._spark_query.recentProgress][-KEPT_PROGRESS:]
-        removed = self._writers.keys() - writers.keys()
+        if self._runner.failure is not None:
+            raise self._runner.failure
+        self._is_changing = True
         try:
-            self._launch(writers, removed)
-        except BaseException:
-            self._launch(before, writers.keys() - before.keys())
-            raise
+            self._spark_query.stop()
+            self._runner.started()
+            self._past = [*self._past, *self._spark_query.recentProgress][-KEPT_PROGRESS:]
+            try:
+                self._launch(writers, before.keys() - writers.keys())
+            except BaseException:
+                self._ends = False
+                self._checkpoint.retreat(number)
+                self._launch(before)
+                raise
+        finally:
+            self._is_changing = False
 
     def _check_active(self, what: str) -> None:
+        if self._runner.is_mine:
+            raise ConfigError(f"a query cannot be {what} by a function that a batch is given to; use another thread")
         if not self._spark_query.isActive:
             raise ConfigError(f"the run has ended, so no query can be {what}; start the engine again")
+        if (self._checkpoint.spark / "state").exists():
+            raise ConfigError(
+                f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
+                "aggregate or a join), which Spark cannot carry over to another query"
+            )
 
     def _check_fits(self, writer: Writer) -> None:
         if writer._query._engine is not self._engine:
@@ -271,7 +294,7 @@ class Run:
         try:
             while self._goes_on():
                 pass
-            if self._ends and self._runner.failure is None:
+            if self._ends and self.exception() is None:
                 self._runner.end(self._no_rows())
         except Exception as error:
             # Told to the user by awaitTermination and exception.

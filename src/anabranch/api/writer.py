@@ -59,7 +59,7 @@ class Writer:
         return self
 
     def queryName(self, name: str) -> Writer:
-        """A name for the run; the table's name for the memory sink."""
+        """A name for the query, among those that start together; the table's name for the memory sink."""
         self._sink = replace(self._sink, name=name)
         return self
 

@@ -68,7 +68,7 @@ def evaluate(fused: Fused, rows: pa.RecordBatch) -> pa.Array:
     """The value of an expression for each row."""
     try:
         value = _value(fused.expression, rows)
-    except pa.ArrowInvalid as error:
+    except pa.ArrowException as error:
         raise BadRowError(
             f"{fused.text} fails on a joined row: {error}. A joined row cannot be put into quarantine, because the "
             "rows it is made of may be part of other results; use try_add, try_multiply and the like"

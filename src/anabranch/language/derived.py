@@ -35,7 +35,7 @@ from anabranch.plan.logical import (
 )
 from anabranch.plan.texts import inlined
 
-# Sources are numbered in one byte of every row.
+# More than anybody needs; each is read by itself.
 MAX_SOURCES = 100
 
 

@@ -89,6 +89,9 @@ def check_grouped(
                 f"the stream {stream.name!r} is grouped but has no {missing}: the answer to a row is "
                 f"complete when nothing older can come any more. Register it with {given}, or more"
             )
+    for alias, stream in scope.streams.items():
+        if stream.time is None:
+            raise QueryError(f"{alias!r} is grouped, but its rows have no event time, so nothing is ever complete")
     if all(item.window is None for item in items):
         hint = f"say how far back it reaches, as in {items[0].alias} [RANGE 1 MINUTE]"
         raise scope.source.unsupported("GROUP BY or DISTINCT without a window", hint=hint)

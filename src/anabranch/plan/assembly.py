@@ -137,7 +137,8 @@ class _Builder:
             fed = self._add(source.block, request, told.demand(n))
             conditions, outputs = inlined(fed.outputs, source.steps)
             feeds.append(Fed(fed.node, (*fed.conditions, *conditions), outputs))
-        alias = next(name for name in _candidates(entry.alias, request.name) if name not in self._inputs)
+        taken = {name.lower() for name in self._inputs}
+        alias = next(name for name in _candidates(entry.alias, request.name) if name.lower() not in taken)
         stream = entry.stream
         if entry.is_derived:
             stream = f"({alias})"

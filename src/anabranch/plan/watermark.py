@@ -93,12 +93,14 @@ class PortTime:
 class FedTime:
     """A block that feeds an input: the inputs that its rows are made of, and its grouping's number if it has one.
 
-    Of joined rows nothing comes behind all watermarks of what they are made of; of groups, behind what was answered.
+    Of joined rows nothing comes behind all watermarks of what they are made of; of groups, behind what was answered. Of
+    rows without an event time nothing can be said (`timed`).
     """
 
     input: int
     inside: tuple[int, ...]
     grouping: int | None = None
+    timed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,8 @@ def thresholds(
     for source, bound in zip(sources, late, strict=True):
         marks[source.input] = _least([bound, marks[source.input]]) if source.input in marks else bound
     for block in fed:
-        answered = None if block.grouping is None else settled[block.grouping]
-        bound = answered if block.grouping is not None else _least([marks[i] for i in block.inside])
+        bound = settled[block.grouping] if block.grouping is not None else _least([marks[i] for i in block.inside])
+        bound = bound if block.timed else None
         marks[block.input] = _least([bound, marks[block.input]]) if block.input in marks else bound
     now = list(settled)
     for port in ports:
@@ -152,16 +154,23 @@ def ended(
 ) -> tuple[int | None, ...]:
     """What is settled, per grouping, in a step that takes the input for ended; `ends` is where its rows end.
 
-    What a grouping below answers in this step is not there yet, so a grouping is as far as those below it were.
+    What a grouping below answers in this step is not there yet. So a grouping is as far as those below it were, but for
+    those that have nothing left to answer.
     """
     now = list(settled)
     for port in ports:
         if port.grouping is None or ends[port.grouping] is None:
             continue
         inside = below(port.inside, fed)
-        lower = [settled[block.grouping] for block in fed if block.input in inside and block.grouping is not None]
+        under = [block.grouping for block in fed if block.input in inside and block.grouping is not None]
+        lower = [settled[g] for g in under if not is_answered(settled[g], ends[g])]
         now[port.grouping] = _greatest([settled[port.grouping], _least([ends[port.grouping], *lower])])
     return tuple(now)
+
+
+def is_answered(settled: int | None, end: int | None) -> bool:
+    """Whether a grouping has answered all its rows; they end at `end`, None if there are none."""
+    return end is None or (settled is not None and settled >= end)
 
 
 def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:

@@ -58,7 +58,10 @@ def check_inputs(spark: SparkSession, network: Network, columns: Columns) -> Non
         grouping = operator.grouping
         arguments = [call.argument for call in grouping.calls if call.argument] if grouping is not None else []
         for port in operator.ports:
-            if network.operator_of(port.node) is None:
+            if network.operator_of(port.node) is not None:
+                schema = T.StructType(columns.fields(port.node))
+                _check(spark, schema, port.conditions, [*port.keys, *arguments], "")
+            else:
                 entry = network.inputs[port.node].entry
                 schema = columns.frame(entry.alias).schema
                 _check(spark, schema, entry.conditions, [*entry.key, *arguments], f" (on {entry.alias})")
@@ -69,7 +72,7 @@ def check_answer(spark: SparkSession, layout: Layout) -> None:
     for exchange in layout.exchanges:
         for lane in exchange.lanes:
             schema = T.StructType([T.StructField(column.name, column.type) for column in lane.columns])
-            _check(spark, schema, lane.conditions, [*lane.keys, *(text for _, text in lane.computed)], "")
+            _check(spark, schema, lane.conditions, [*lane.hashed, *(text for _, text in lane.computed)], "")
     for outlet in layout.outlets:
         if outlet.outputs is not None:
             outputs = [output.expression for output in outlet.outputs]

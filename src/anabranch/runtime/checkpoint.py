@@ -183,6 +183,13 @@ class Checkpoint:
             (self.path / "plans" / f"{old:06d}.json").unlink()
         return number
 
+    def retreat(self, number: int) -> None:
+        """Put a former plan in force again: what was adopted since never counted, as no batch was begun under it."""
+        for later in (n for n in self.plans() if n > number):
+            shutil.rmtree(self._spark(later), ignore_errors=True)
+            (self.path / "plans" / f"{later:06d}.json").unlink()
+        self.plan_number = number
+
     def _spark(self, number: int) -> Path:
         return self.path / "spark" / f"{number:06d}"
 

@@ -31,9 +31,9 @@ from anabranch.state.run import TS
 class Columns:
     """What Spark says of the expressions of a network, and the names that follow from it.
 
-    `key_types` are per operator, and so are `groups`, None for joins. Operators `in_place` group rows where they are
-    joined. `fused` are the ports where conditions need not be Spark's, with these conditions; `arguments` those of
-    aggregates that are computed where rows are joined.
+    `key_types` are per operator, and so are `groups`, None for joins. Operators `in_place` group rows by the key they
+    are joined on; per column of that key, which of the group's it is. `fused` are the ports where conditions need not
+    be Spark's, with these conditions; `arguments` those of aggregates that are computed where rows are joined.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Columns:
         self.groups: list[GroupTypes | None] = []
         self.fused: dict[tuple[int, int], tuple[Fused, ...]] = {}
         self.arguments: dict[int, dict[str, Fused]] = {}
-        in_place = []
+        self.in_place: dict[int, tuple[int, ...]] = {}
         for n, operator in enumerate(network.operators):
             if operator.grouping is None:
                 for alias in {alias for terms in operator.terms for alias, _ in terms}:
@@ -62,12 +62,12 @@ class Columns:
                 self.groups.append(None)
                 self._fuse(n)
                 continue
-            if self._is_grouped_in_place(n):
-                in_place.append(n)
-            found = group_types(self._grouped_rows(n), operator.grouping, in_place=n in in_place)
+            keys = self._grouped_in_place(n)
+            if keys is not None:
+                self.in_place[n] = keys
+            found = group_types(self._grouped_rows(n), operator.grouping, in_place=n in self.in_place)
             self.key_types.append(found.keys)
             self.groups.append(found)
-        self.in_place = frozenset(in_place)
 
     def frame(self, alias: str) -> DataFrame:
         """The stream of an input; one that a sub-query makes without rows and hidden columns, but with its types."""
@@ -195,9 +195,10 @@ class Columns:
         known = tuple(fused for fused in found if fused is not None)
         return known if len(known) == len(found) else None
 
-    def _is_grouped_in_place(self, n: int) -> bool:
+    def _grouped_in_place(self, n: int) -> tuple[int, ...] | None:
         """Whether what is joined is grouped by the very key it is joined on: it is where it is needed already.
 
+        Per column of the join's key, which of the group's it is; None if it is not so.
         Keys have to be plain columns, and neither arguments nor conditions anything that only Spark can compute.
         Floating point keys are not, since they are joined and grouped in a canonical form.
         """
@@ -205,26 +206,26 @@ class Columns:
         grouping, (port,) = operator.grouping, operator.ports
         below = self._network.operator_of(port.node)
         if grouping is None or grouping.applied is not None or below is None:
-            return False
+            return None
         join = self._network.operators[below]
         columns = {quote(joined_column(*column)): column for column in join.columns}
         of_key = {column: k for k, terms in enumerate(join.terms) for column in _plain_terms(terms)}
         keys = [of_key.get(columns[key]) if key in columns else None for key in grouping.keys]
         if None in keys or sorted(k for k in keys if k is not None) != list(range(len(join.terms))):
-            return False
+            return None
         arguments = [call.argument for call in grouping.calls if call.argument is not None]
         plain = [*grouping.keys, *(text for text in arguments if text in columns)]
         types = [self.type_of(columns[text]) for text in plain]
         if any(isinstance(data_type, T.FractionalType) for data_type in types[: len(keys)]):
-            return False
+            return None
         computed = list(dict.fromkeys(text for text in arguments if text not in columns))
         fused = self._fused(port.node, [*port.conditions, *computed])
         if fused is None or any(is_changed(data_type) for data_type in types):
-            return False
+            return None
         if port.conditions:
             self.fused[n, 0] = fused[: len(port.conditions)]
         self.arguments[n] = dict(zip(computed, fused[len(port.conditions) :], strict=True))
-        return True
+        return tuple(keys.index(k) for k in range(len(keys)))
 
 
 def _alike(operator: Operator, other: Operator) -> bool:

@@ -119,6 +119,7 @@ class _Maker:
         plan = ProcessorPlan(
             aliases=tuple(entry.label for entry in inputs),
             rounds=rounds,
+            stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
             max_spans=tuple(_max_span(sources, port, fed) for port in ports),
             groupings=tuple(self._groupings),
             keep_rejected=keep_rejected,
@@ -214,6 +215,20 @@ class _Maker:
             return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
         return OperatorPlan(n, ports, self._join(n, destinations, here=bool(staying)), tuple(destinations))
 
+    def _stored(self, number: int, arrivals: list[dict[int, Arrival]]) -> tuple[str, ...]:
+        """The columns of the state at a port, in an order that does not depend on the queries."""
+        n, p = self._ports[number]
+        found = [arrival.stored for round_ in arrivals for arrival in round_.values() if arrival.port == number]
+        if found:
+            names = [name for name, _ in found[0].columns]
+        else:
+            lower = self._network.operator_of(self._network.operators[n].ports[p].node)
+            assert lower is not None, "rows of streams arrive"
+            here = self._staying(lower, number)
+            names = [*(name for name, _ in here.picked), *(name for name, _ in here.computed)]
+        times = [TS] if self._columns.is_timed(n) else []
+        return (HASH, *times, *sorted(set(names) - {HASH, TS}))
+
     def _with_time(self, n: int, picked: Picked) -> Picked:
         return ((TS, TS), *picked) if self._columns.is_timed(n) and not self._columns.gives(n) else picked
 
@@ -307,7 +322,8 @@ class _Maker:
             for fed in (fed for fed in entry.feeds if fed is not None):
                 n = self._network.operator_of(fed.node)
                 assert n is not None, "a block has an operator"
-                yield FedTime(number, self._network.inputs_of(fed.node), self._grouping(n))
+                timed = self._streams[entry.entry.stream].time is not None
+                yield FedTime(number, self._network.inputs_of(fed.node), self._grouping(n), timed)
 
     def _outlet(self, branch: Fed) -> Outlet:
         """What is picked for an answer, in its final form if it can be, and what is left to do with it."""

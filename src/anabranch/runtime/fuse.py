@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from anabranch.kernel.expression import Call, Column, Constant, Expression, Fused
 
@@ -65,11 +64,6 @@ def fuse(rows: DataFrame, texts: Sequence[str], names: Mapping[str, str]) -> lis
     return [_fused(text, trees.apply(n).child(), names) for n, text in enumerate(texts)]
 
 
-def is_fusable(data_type: T.DataType) -> bool:
-    """Whether values of a type are in a processor what they are to Spark."""
-    return data_type.simpleString() in _TYPES
-
-
 def _fused(text: str, tree: Any, names: Mapping[str, str]) -> Fused | None:
     try:
         return Fused(text, _Translation(names).translate(tree, always=True))
@@ -105,6 +99,8 @@ class _Translation:
             return self.translate(children[0], always=always)
         first = self.translate(children[0], always=always)
         if kind in _LAZY:
+            if data_type.startswith("timestamp"):
+                raise _UnknownError  # columns and constants may name different time zones
             others = [self.translate(child, always=False) for child in children[1:]]
             return _equal_to_one(first, others) if kind == "In" else Call(_LAZY[kind], (first, *others))
         made = (first, *(self.translate(child, always=always) for child in children[1:]))

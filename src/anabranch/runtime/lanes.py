@@ -94,12 +94,13 @@ class Lanes:
 
     def _lane(self, tag: int, going: _Travelling, slots: list[Slot]) -> Lane:
         n, _ = self._ports[going.port]
-        key_types, group = self._columns.key_types[n], self._columns.groups[n]
+        key_types = self._columns.key_types[n]
         keys = [to_carried(canonical(key, t), t) for key, t in zip(going.keys, key_types, strict=True)]
+        hashed = self._hashed(n, going, keys)
         stored = self._stored(n, going, keys)
         fields = self._columns.fields(going.node)
         times = [T.StructField(time_name(i), T.LongType()) for i in self._columns.timed(going.node)]
-        texts = [*going.conditions, *keys, *(text for _, text, _ in stored)]
+        texts = [*going.conditions, *hashed, *(text for _, text, _ in stored)]
         read = [field for field in [*fields, *times] if is_read(field, texts)]
         # Other lanes may have columns of the same name.
         names = {field.name: f"{tag}:{field.name}" if self._is_ambiguous(field.name) else field.name for field in read}
@@ -116,12 +117,25 @@ class Lanes:
             port=going.port,
             node=going.node,
             conditions=tuple(substituted(text, own) for text in going.conditions),
-            keys=tuple(substituted(key, own) for key in keys),
+            hashed=tuple(substituted(text, own) for text in hashed),
             computed=tuple((slot, substituted(text, own)) for text, slot in made.items()),
             columns=columns,
             stored=Projection(tuple((name, slot_of.get(text) or made[text]) for name, text, _ in stored), timed),
-            grouped=group is not None,
         )
+
+    def _hashed(self, n: int, going: _Travelling, keys: list[str]) -> list[str]:
+        """What the hash of rows on their way to a port is of.
+
+        The hash leaves out nulls, so groups by several keys need to tell where they are. What is grouped by the key it
+        was joined on has the hash of that join wherever its operator is: its state may have been made there.
+        """
+        if n in self._columns.in_place:
+            lower = self._network.operator_of(going.node)
+            assert lower is not None, "what is grouped in place was joined"
+            order, types = self._columns.in_place[n], self._columns.key_types[lower]
+            return [to_carried(canonical(going.keys[k], t), t) for k, t in zip(order, types, strict=True)]
+        grouped = self._columns.groups[n] is not None and len(keys) > 1
+        return [*keys, *(f"({key}) IS NULL" for key in keys if grouped)]
 
     def _stored(self, n: int, going: _Travelling, keys: list[str]) -> list[tuple[str, str, T.DataType]]:
         """What is stored of rows that travel: state columns, expressions in carried form, and their types."""
@@ -158,10 +172,10 @@ class Lanes:
 
     def _is_ambiguous(self, name: str) -> bool:
         """Whether columns of this name may travel in several lanes."""
-        return len(self._travelling) > 1 and sum(name in self._names_of(going.node) for going in self._travelling) > 1
+        return sum(name.lower() in self._names_of(going.node) for going in self._travelling) > 1
 
     def _names_of(self, node: int) -> set[str]:
-        return {f.name for f in self._columns.fields(node)} | {time_name(i) for i in self._columns.timed(node)}
+        return {f.name.lower() for f in self._columns.fields(node)} | {time_name(i) for i in self._columns.timed(node)}
 
     def _sent(self, going: _Travelling) -> int:
         """The round before which rows travel to a port: the one after that in which they are made."""

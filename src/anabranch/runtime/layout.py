@@ -84,26 +84,19 @@ class Carried:
 class Lane:
     """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
 
-    `tag` is what rows are told from others by on the way. `keys` are canonical and in carried form, as hashed and
-    compared, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they are
-    stored, and expressions. `stored` are state columns and the slots they come in.
+    `tag` is what rows are told from others by on the way. `hashed` is what their hash is of: keys, canonical and in
+    carried form, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they
+    are stored, and expressions. `stored` are state columns and the slots they come in.
     """
 
     tag: int
     port: int
     node: int
     conditions: tuple[str, ...]
-    keys: tuple[str, ...]
+    hashed: tuple[str, ...]
     computed: tuple[tuple[str, str], ...]
     columns: tuple[Carried, ...]
     stored: Projection
-    grouped: bool = False
-
-    @property
-    def hashed(self) -> tuple[str, ...]:
-        """What the hash is of. It leaves out nulls, so groups by several keys need to tell where they are."""
-        nulls = [f"({key}) IS NULL" for key in self.keys] if self.grouped and len(self.keys) > 1 else []
-        return (*self.keys, *nulls)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,9 @@ NO_OFFSET = "-"
 
 def copy_logs(before: Path, after: Path, known: Sequence[Read], now: Sequence[Read]) -> None:
     """Make the logs of a query that reads streams as in `now`, out of those of one that read them as `known`."""
+    for leftover in after.parent.glob("*.new"):
+        shutil.rmtree(leftover)
     making = after.with_name(f"{after.name}.new")
-    shutil.rmtree(making, ignore_errors=True)
     making.mkdir(parents=True)
     if (before / "metadata").exists():
         os.link(before / "metadata", making / "metadata")
@@ -39,6 +40,8 @@ def copy_logs(before: Path, after: Path, known: Sequence[Read], now: Sequence[Re
         for path in _batches(before / folder)[-kept:]:
             text = path.read_text()
             write_file(making / folder / path.name, (_relisted(text, known, now) if kept == 2 else text).encode())
+    for made in (path for path in making.rglob("*") if path.is_dir()):
+        sync(made)
     os.replace(making, after)
     sync(after.parent)
 

@@ -81,15 +81,17 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     rows = yielded.selectExpr("*", *(text for lane in exchange.lanes for text in joined_columns(lane)))
     conditions = {lane.tag: all_of(lane.conditions) or "true" for lane in exchange.lanes}
     if any(lane.conditions for lane in exchange.lanes):
-        rows = rows.where(_by_lane(conditions))
+        rows = rows.where(_by_lane(conditions, exchange))
     known = [name for name in (INPUT, TS) if name in yielded.columns]
     hashes = {lane.tag: f"xxhash64({', '.join(lane.hashed)})" for lane in exchange.lanes}
-    made = [f"{_by_lane(hashes)} AS {HASH}", *known]
+    made = [f"{_by_lane(hashes, exchange)} AS {HASH}", *known]
     for slot in exchange.slots:
         texts = {lane.tag: text for lane in exchange.lanes for place, text in lane.computed if place == slot.name}
         if slot.name in exchange.yielded.names and texts:
             texts = {lane.tag: texts.get(lane.tag, slot.name) for lane in exchange.lanes}
-        made.append(f"CAST({_by_lane(texts)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name)
+        made.append(
+            f"CAST({_by_lane(texts, exchange)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name
+        )
     return rows.selectExpr(*made)
 
 
@@ -98,9 +100,9 @@ def joined_columns(lane: Lane) -> list[str]:
     return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in lane.columns]
 
 
-def _by_lane(texts: dict[int, str]) -> str:
-    """An expression that depends on the lane that a row is in."""
-    if len(texts) == 1:
+def _by_lane(texts: dict[int, str], exchange: Exchange) -> str:
+    """An expression that depends on the lane that a row is in; of rows in other lanes nothing is computed."""
+    if len(exchange.lanes) == 1:
         return next(iter(texts.values()))
     return f"CASE {INPUT} {' '.join(f'WHEN {tag} THEN {text}' for tag, text in texts.items())} END"
 

@@ -17,7 +17,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
@@ -139,9 +139,9 @@ ARROW = "arrow"
 class ProcessorPlan:
     """What stays the same for a whole run, or until it answers other queries.
 
-    Rows arrive from sources, which are called `aliases`. `max_spans` are per port. `groupings` are the numbers of the
-    operators that group. `late_projections` say what to show of late rows, if they are wanted: the key also where it is
-    not stored.
+    Rows arrive from sources, which are called `aliases`. `stored` and `max_spans` are per port: the columns of its
+    state, and how much time a run may cover. `groupings` are the numbers of the operators that group.
+    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
 
     `written` says what becomes of what comes out of each outlet. Where a processor writes results itself its report
     names the files: they need not go through the JVM to end in a file, and several answers come out of one pass.
@@ -149,6 +149,7 @@ class ProcessorPlan:
 
     aliases: tuple[str, ...]
     rounds: tuple[RoundPlan, ...]
+    stored: tuple[tuple[str, ...], ...]
     max_spans: tuple[int | None, ...]
     groupings: tuple[int, ...]
     keep_rejected: bool
@@ -200,13 +201,16 @@ def run_processor(
     plan: ProcessorPlan, task: StepTask, number: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Process one round of a step; if it fails, leave word of the cause where the driver looks for it."""
+    attempt = _Attempt(plan, task, number)
     try:
-        yield from _Attempt(plan, task, number).run(batches)
+        yield from attempt.run(batches)
     except AnabranchError as error:
         path = Path(task.reports) / f"failed-{task.processor}-{uuid.uuid4().hex[:8]}.json"
         body = {"error": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
         write_file(path, encode_document(body))
         raise
+    finally:
+        attempt.close()
 
 
 class _Attempt:
@@ -245,8 +249,7 @@ class _Attempt:
                 waited += time.perf_counter() - yielded
             for nth, port in enumerate(operator.ports):
                 spines[port] = self._insert(operator, nth, spines[port], settled)
-        for writer in self._writers.values():
-            writer.close()
+        self.close()
         waiting = sorted(port for port, delta in self._deltas.items() if port not in mine and len(delta))
         parked = {port: self._park(port) for port in waiting}
         manifest = Manifest(tuple(spine if port in mine else Spine() for port, spine in enumerate(spines)))
@@ -256,6 +259,11 @@ class _Attempt:
         if self._files:
             sync(Path(task.state))
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
+
+    def close(self) -> None:
+        """Close what results were written to."""
+        while self._writers:
+            self._writers.popitem()[1].close()
 
     def _settled(self, operator: OperatorPlan) -> Settled:
         groupings = self._plan.groupings
@@ -269,7 +277,10 @@ class _Attempt:
         if port in self._deltas and settled.since is not None:
             before = len(self._deltas[port])
             self._deltas[port] = keep_after(self._deltas[port], settled.since)
-            self._report.late_joined += before - len(self._deltas[port])
+            dropped = before - len(self._deltas[port])
+            if dropped:
+                self._written.pop(port, None)
+            self._report.late_joined += dropped
 
     def _take_parked(self) -> None:
         """What arrived or was made in earlier rounds for operators of this one. Any attempt's report will do."""
@@ -280,7 +291,7 @@ class _Attempt:
                 raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
             for port, file in parse_parked(read_document(path)).items():
                 if any(port in operator.ports for operator in self._round.operators):
-                    self._add_delta(port, _cache.open(Path(self._task.state), file), file)
+                    self._add_delta(port, self._open_run(port, file), file)
 
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
@@ -296,6 +307,7 @@ class _Attempt:
 
     def _add_delta(self, port: int, delta: Segment, file: RunFile | None = None) -> None:
         """What has come to a port, beside what came there on other ways."""
+        delta = _with_columns(delta, self._plan.stored[port])
         known = self._deltas.get(port)
         if known is not None and len(known) and len(delta):
             self._written.pop(port, None)
@@ -311,7 +323,7 @@ class _Attempt:
         """Results that leave the processor; those that stay become the deltas of their ports, or go into files."""
         if not operator.operator.waits and not any(len(self._deltas.get(port, ())) for port in operator.ports):
             return
-        old = [[self._open(piece) for piece in spines[port].slices()] for port in operator.ports]
+        old = [[self._open(port, piece) for piece in spines[port].slices()] for port in operator.ports]
         deltas = [
             self._deltas.get(port) or (segments[0].slice(0, 0) if segments else NOTHING)
             for port, segments in zip(operator.ports, old, strict=True)
@@ -333,7 +345,7 @@ class _Attempt:
                     else:
                         self._writer(destination.number, picked.schema).write_batch(picked)
         for port, made in staying.items():
-            self._deltas[port] = sort_rows(pa.Table.from_batches(made).combine_chunks())
+            self._add_delta(port, sort_rows(pa.Table.from_batches(made).combine_chunks()))
 
     def _writer(self, outlet: int, schema: pa.Schema) -> Writer:
         """Where what comes out of an outlet is written."""
@@ -450,18 +462,31 @@ class _Attempt:
         def write(merged: Segment) -> RunFile:
             return self._write(operator.operator.keep(nth, merged, settled))
 
-        return spine.compact(budget, self._open, write, threshold, self._plan.max_spans[port])
+        def open_slice(piece: Slice) -> Segment:
+            return self._open(port, piece)
+
+        return spine.compact(budget, open_slice, write, threshold, self._plan.max_spans[port])
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
         return self._written.get(port) or self._write(self._deltas[port])
 
-    def _open(self, piece: Slice) -> Segment:
-        return _cache.open(Path(self._task.state), piece.file).slice(piece.start, piece.stop)
+    def _open(self, port: int, piece: Slice) -> Segment:
+        return self._open_run(port, piece.file).slice(piece.start, piece.stop)
+
+    def _open_run(self, port: int, file: RunFile) -> Segment:
+        return _with_columns(_cache.open(Path(self._task.state), file), self._plan.stored[port])
 
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
+
+
+def _with_columns(segment: Segment, columns: tuple[str, ...]) -> Segment:
+    """The segment with these columns in this order. Other queries may have kept more, or in another order."""
+    if tuple(segment.rows.schema.names) == columns:
+        return segment
+    return replace(segment, rows=segment.rows.select(list(columns)))
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:

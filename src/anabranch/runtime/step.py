@@ -30,7 +30,7 @@ from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.explain import Measured
 from anabranch.plan.logical import Output, all_of
-from anabranch.plan.watermark import Thresholds, below, ended, thresholds
+from anabranch.plan.watermark import Thresholds, below, ended, is_answered, thresholds
 from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
@@ -116,6 +116,7 @@ class StepRunner:
         self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._closed = False
+        self._thread: int | None = None
         self._session_ready = False
         self._last = checkpoint.last_step()
         self._manifests = [Manifest.empty(layout.processor.ports)] * settings.processors
@@ -136,6 +137,7 @@ class StepRunner:
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
         with self._lock:
+            self._thread = threading.get_ident()
             if self._closed:
                 raise ClosedError("other queries are to be answered from this batch on")
             try:
@@ -144,6 +146,11 @@ class StepRunner:
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
                 raise
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the thread that asks is the one that makes a step right now."""
+        return self._lock.locked() and self._thread == threading.get_ident()
 
     def close(self) -> None:
         """Take no batch any more. Waits for the step that is being made."""
@@ -173,9 +180,12 @@ class StepRunner:
             try:
                 # What groups answer now may be rows of other groups, which are answered in the step after.
                 while self._waiting():
+                    before = self._last.settled if self._last is not None else ()
                     self._session_ready = False
                     self._start(packed.sparkSession)
                     self._end(packed)
+                    if self._last is not None and self._last.settled == before:
+                        raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
             except BaseException as error:
                 self.failure = self._explain_failure(error, packed)
                 raise self.failure from error
@@ -189,10 +199,7 @@ class StepRunner:
             return False
         if self._checkpoint.must_end(last):
             return True
-        unanswered = any(
-            end is not None and (settled is None or settled < end)
-            for settled, end in zip(last.settled, self._ends(last), strict=True)
-        )
+        unanswered = not all(map(is_answered, last.settled, self._ends(last)))
         return unanswered and not self._checkpoint.has_planned(last.batch_id)
 
     def _ends(self, last: Step) -> list[int | None]:
@@ -201,8 +208,8 @@ class StepRunner:
         for port in self._layout.ports:
             if port.grouping is not None:
                 inside = below(port.inside, self._layout.fed)
-                pairs = zip(self._layout.sources, last.newest, strict=True)
-                seen = [time for source, time in pairs if source.input in inside and time is not None]
+                pairs = zip(self._layout.inputs, last.newest, strict=True)
+                seen = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
                 ends[port.grouping] = max(seen) + 1 if seen else None
         return ends
 
@@ -425,7 +432,8 @@ class StepRunner:
             listed = list_anew(checkpoint, self._last, self._manifests, processors, placements, self._owners)
             self._last, self._manifests = listed
             self._retained[self._last.number] = self._manifests
-            self._events.add("rescale", f"state of {last.processors} processors is now listed on {processors}")
+            same = "the same, placed otherwise" if last.processors == processors else str(processors)
+            self._events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
         checkpoint.remove_unreferenced(self._retained)
 
     def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:
