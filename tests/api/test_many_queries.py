@@ -110,6 +110,25 @@ def test_queries_are_added_and_removed_while_the_others_go_on(pair: Pair) -> Non
     assert_same_rows(written(pair.directory / "self"), expected(pair, "self", 3))
 
 
+def test_a_query_that_comes_back_begins_anew_whatever_happens_before_the_next_batch(pair: Pair) -> None:
+    engine = pair.engine()
+    run = engine.start([writer(engine, pair.directory, name) for name in ("swapped", "pairs")])
+    try:
+        run.processAllAvailable()
+        run.remove("pairs")
+        back = engine.sql(QUERY).writeStream.queryName("pairs").option("path", str(pair.directory / "again"))
+        run.add(back)
+        run.add(writer(engine, pair.directory, "self"))
+        pair.add(1, 2, 3)
+        run.processAllAvailable()
+    finally:
+        run.stop()
+    assert run.exception() is None
+    assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs", 0, 2))
+    assert_same_rows(written(pair.directory / "again"), expected(pair, "pairs", 2))
+    assert_same_rows(written(pair.directory / "swapped"), expected(pair, "swapped"))
+
+
 def test_a_query_that_shared_its_join_may_go(pair: Pair) -> None:
     engine = pair.engine()
     run = engine.start([writer(engine, pair.directory, name) for name in ("swapped", "pairs")])

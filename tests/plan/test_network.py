@@ -134,6 +134,14 @@ def test_keys_of_several_columns_are_hashed_in_one_order_all_over_a_plan() -> No
     assert rounds_of(made).count == 1
 
 
+def test_fields_types_and_variables_are_no_columns() -> None:
+    text = "transform(`arr`, `k` -> `k` + `v`) || CAST(`s` AS STRUCT<`k`: INT>).`k` || aggregate(`a`, 0, (`v`, x) -> x)"
+    mapping = {"`k`": "X", "`s`": "S", "`arr`": "R"}
+    assert substituted(text, mapping) == (
+        "transform(R, `k` -> `k` + `v`) || CAST(S AS STRUCT<`k`: INT>).`k` || aggregate(`a`, 0, (`v`, x) -> x)"
+    )
+
+
 def test_names_are_replaced_where_they_are_names() -> None:
     text = "`A.v` + length('`A.v`') + `B.v` -- `A.v`\n + \"`A.v`\" /* `A.v` */ + r'\\' + `A.v`"
     assert substituted(text, {"`A.v`": "`a.v`"}) == (

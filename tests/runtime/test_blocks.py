@@ -133,6 +133,29 @@ def test_sub_queries_answer_as_duckdb_does(name: str, spark: SparkSession, tmp_p
     assert_same_rows(pa.concat_tables(answers), query(CTES + statement, complete))
 
 
+def test_names_inside_of_expressions_stay_what_they_are(spark: SparkSession, tmp_path: Path) -> None:
+    """A variable of a lambda, a field and a field of a type may be called as a column of the sub-query."""
+    inner = "SELECT A.k, named_struct('k', A.v, 'a b', B.v) AS s, array(A.v, B.v) AS arr FROM A, B WHERE A.k = B.k"
+    asked = "transform(j.arr, `k` -> `k` + 10)[0] AS x, j.s.`k` AS y, CAST(j.s AS STRUCT<`k`: STRING, b: INT>).k AS z"
+    wanted = "A.v + 10, A.v, CAST(A.v AS VARCHAR)"
+    complete = {stream: rows(random.Random(stream), 20) for stream in "ABC"}
+    for number, (text, statement) in enumerate(
+        (
+            (f"SELECT {asked} FROM ({inner}) AS j WHERE exists(j.arr, `k` -> `k` = 2)", "(A.v = 2 OR B.v = 2)"),
+            (
+                f"SELECT {asked}, C.v AS c FROM ({inner}) AS j, C WHERE j.k = C.k AND j.s.`k` > 1",
+                "A.k = C.k AND A.v > 1",
+            ),
+        )
+    ):
+        kinds = {stream: Kind(SCHEMA) for stream in "ABC"}
+        with Steps(spark, tmp_path / str(number), text, kinds) as steps:
+            steps.feed(complete)
+        more = ("", "") if number == 0 else (", C.v", ", C")
+        expected = f"SELECT {wanted}{more[0]} FROM A, B{more[1]} WHERE A.k = B.k AND {statement}"
+        assert_same_rows(steps.answer, query(expected, complete))
+
+
 @pytest.mark.parametrize("name", ["groups of a join of groups", "groups of groups and rows", "a join of groups"])
 def test_the_end_of_the_input_is_the_end_of_every_stream(name: str, spark: SparkSession, tmp_path: Path) -> None:
     """What is grouped below ends earlier than what is grouped with it, or has no rows at all."""

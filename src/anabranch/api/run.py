@@ -238,7 +238,10 @@ class Run:
             except BaseException:
                 self._ends = False
                 self._checkpoint.retreat(number)
-                self._launch(before)
+                try:
+                    self._launch(before)
+                except BaseException as error:
+                    self._runner.failure = error
                 raise
         finally:
             self._is_changing = False

@@ -73,7 +73,7 @@ def evaluate(fused: Fused, rows: pa.RecordBatch) -> pa.Array:
             f"{fused.text} fails on a joined row: {error}. A joined row cannot be put into quarantine, because the "
             "rows it is made of may be part of other results; use try_add, try_multiply and the like"
         ) from None
-    return pa.array([value.as_py()] * len(rows), value.type) if isinstance(value, pa.Scalar) else value
+    return pa.repeat(value, len(rows)) if isinstance(value, pa.Scalar) else value
 
 
 def select(conditions: Sequence[Fused], rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
-from anabranch.language.derived import Derived, derive, flattened, unite
+from anabranch.language.derived import Derived, derive, flattened, refuse_captured, unite
 from anabranch.language.dialect import read
 from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
@@ -161,8 +161,10 @@ def _bind(
 def _selected(source: Text, statement: Statement, derived: Derived) -> ContinuousQuery:
     """Selection and projection of what blocks answer."""
     scope = open_scope(source, statement.items, derived.streams, single=True)
-    outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
+    items = read_items(statement, scope)
+    outputs = tuple(Output(item.name, item.below) for item in items)
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
+    refuse_captured(source, [*parts, *(item.expression for item in items if item.expression is not None)])
     step = Selection(_distinct([part.below for part in parts]), outputs)
     fed = derived.sources[statement.items[0].stream]
     return _united(source, [replace(entry, steps=(*entry.steps, step)) for entry in fed])

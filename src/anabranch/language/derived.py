@@ -113,10 +113,10 @@ def _branch(
     outputs = []
     for output in read_items(statement, scope):
         if output.expression is not None:
-            _refuse_captured(text, [output.expression])
+            refuse_captured(text, [output.expression])
         outputs.append(Output(_allowed(text, output.name, item), output.below))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
-    _refuse_captured(text, parts)
+    refuse_captured(text, parts)
     conditions = tuple(dict.fromkeys(part.below for part in parts))
     selection = Selection(conditions, tuple(outputs))
     fed = below.sources.get(stream.name, (Source(stream.name),))
@@ -182,7 +182,8 @@ def _renamed(source: Source, names: Sequence[str]) -> Source:
     return replace(source, steps=(*source.steps[:-1], replace(last, outputs=outputs)))
 
 
-def _refuse_captured(text: Text, expressions: Sequence[Expression]) -> None:
+def refuse_captured(text: Text, expressions: Sequence[Expression]) -> None:
+    """Refuse a lambda whose variable is called as a column that the expression reads."""
     for expression in expressions:
         if expression.captured:
             raise text.unsupported("a lambda's variable that is called as a column", expression.span)

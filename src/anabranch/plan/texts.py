@@ -17,11 +17,22 @@ _PIECES = re.compile(
 _NAME = re.compile(r"`(?:[^`]|``)*`")
 
 
+# The variables of a lambda, before its arrow: one, or several in parentheses.
+_VARIABLES = re.compile(r"(`(?:[^`]|``)*`|\([^()]*\))\s*->")
+
+
 def substituted(text: str, texts: Mapping[str, str]) -> str:
-    """The expression with identifiers, as they are quoted in it, replaced by other texts."""
+    """The expression with columns, as they are quoted in it, replaced by other texts.
+
+    A field of a struct, a field in the name of a type and a variable of a lambda are no columns.
+    """
+    variables = {name for found in _VARIABLES.findall(text) for name in _NAME.findall(found)}
 
     def other(piece: re.Match[str]) -> str:
-        return texts.get(piece.group(), piece.group())
+        name, before, after = piece.group(), text[: piece.start()].rstrip(), text[piece.end() :].lstrip()
+        if name in variables or before.endswith(".") or after.startswith(":"):
+            return name
+        return texts.get(name, name)
 
     return _PIECES.sub(other, text) if texts else text
 

@@ -38,6 +38,18 @@ def check_carried(name: str, data_type: T.DataType) -> None:
         ) from None
 
 
+def type_text(data_type: T.DataType) -> str:
+    """A type as it stands in a CAST, with the names of fields quoted."""
+    match data_type:
+        case T.ArrayType():
+            return f"ARRAY<{type_text(data_type.elementType)}>"
+        case T.MapType():
+            return f"MAP<{type_text(data_type.keyType)}, {type_text(data_type.valueType)}>"
+        case T.StructType():
+            return f"STRUCT<{', '.join(f'{quote(field.name)}: {type_text(field.dataType)}' for field in data_type)}>"
+    return data_type.simpleString()
+
+
 def carried_type(data_type: T.DataType) -> T.DataType:
     """The type that travels for a type."""
     match data_type:

@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 
 from anabranch.plan.logical import DERIVED_TIME, Selection, Source, quote
 from anabranch.runtime.attempt import VALUE, attempt, judge
+from anabranch.runtime.carried import type_text
 from anabranch.runtime.notes import NOTE, bad_row
 
 
@@ -51,7 +52,7 @@ def _cast(selection: Selection, found: T.StructType, types: T.StructType) -> Sel
     outputs = [
         output
         if found[output.name].dataType == types[output.name].dataType
-        else replace(output, expression=f"CAST({output.expression} AS {types[output.name].dataType.simpleString()})")
+        else replace(output, expression=f"CAST({output.expression} AS {type_text(types[output.name].dataType)})")
         for output in selection.outputs
     ]
     return replace(selection, outputs=tuple(outputs))

@@ -118,7 +118,10 @@ def _constant(node: Any, data_type: str) -> Constant:
     if value is None or isinstance(value, bool | int | float):
         return Constant(value, _TYPES[data_type])
     if data_type == "string":
-        return Constant(value.toString(), _TYPES[data_type])
+        try:
+            return Constant(bytes(value.getBytes()).decode(), _TYPES[data_type])
+        except UnicodeDecodeError:
+            pass  # such a string is Spark's only
     raise _UnknownError
 
 

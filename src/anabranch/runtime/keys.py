@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.plan.network import Column
+from anabranch.runtime.carried import type_text
 
 INJECTIVE = (
     T.BooleanType,
@@ -98,5 +99,5 @@ def _common_type(spark: SparkSession, terms: Sequence[Column], types: list[T.Dat
 
 def widest(spark: SparkSession, types: Sequence[T.DataType]) -> T.DataType:
     """The type in which Spark compares values of these types."""
-    nulls = ", ".join(f"CAST(NULL AS {data_type.simpleString()})" for data_type in types)
+    nulls = ", ".join(f"CAST(NULL AS {type_text(data_type)})" for data_type in types)
     return spark.range(0).selectExpr(f"coalesce({nulls}) AS k").schema["k"].dataType

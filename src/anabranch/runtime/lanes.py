@@ -18,7 +18,7 @@ from anabranch.plan.logical import joined_column, quote
 from anabranch.plan.network import Fed, Input, Network
 from anabranch.plan.rounds import Rounds
 from anabranch.plan.texts import is_name, substituted, texts_of
-from anabranch.runtime.carried import carried_type, check_carried, to_carried
+from anabranch.runtime.carried import carried_type, check_carried, to_carried, type_text
 from anabranch.runtime.columns import Columns, time_name
 from anabranch.runtime.keys import canonical
 from anabranch.runtime.layout import Carried, Exchange, Lane, Slot
@@ -79,9 +79,7 @@ class Lanes:
         outputs = [
             output
             if own[output.name].dataType == common[output.name].dataType
-            else replace(
-                output, expression=f"CAST({output.expression} AS {common[output.name].dataType.simpleString()})"
-            )
+            else replace(output, expression=f"CAST({output.expression} AS {type_text(common[output.name].dataType)})")
             for output in fed.outputs
         ]
         texts = texts_of(outputs)
@@ -201,8 +199,3 @@ def place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
 def is_read(field: T.StructField, texts: Sequence[str]) -> bool:
     """Whether expressions read a column."""
     return any(quote(field.name) in text for text in texts)
-
-
-def _type_name(column: T.StructField) -> str:
-    """The type of a column, as Spark SQL has it."""
-    return column.dataType.simpleString()

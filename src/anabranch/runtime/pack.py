@@ -21,7 +21,7 @@ from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
 from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.attempt import VALUE, attempt
-from anabranch.runtime.carried import from_carried
+from anabranch.runtime.carried import from_carried, type_text
 from anabranch.runtime.derive import passing, source_frame
 from anabranch.runtime.layout import Exchange, InputLayout, Lane, Layout, Slot
 from anabranch.runtime.notes import NOTE, bad_row
@@ -90,7 +90,7 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
         if slot.name in exchange.yielded.names and texts:
             texts = {lane.tag: texts.get(lane.tag, slot.name) for lane in exchange.lanes}
         made.append(
-            f"CAST({_by_lane(texts, exchange)} AS {slot.type.simpleString()}) AS {slot.name}" if texts else slot.name
+            f"CAST({_by_lane(texts, exchange)} AS {type_text(slot.type)}) AS {slot.name}" if texts else slot.name
         )
     return rows.selectExpr(*made)
 

@@ -172,7 +172,12 @@ def requests_after(
     if last is None:
         return [replace(request, since=1) for request in asked]
     in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
-    before = {name: entry for name, entry in checkpoint.plan(last.plan)["queries"].items() if name in in_force}
+    answered = checkpoint.plan(last.plan)["queries"]
+    before = {
+        name: entry
+        for name, entry in answered.items()
+        if name in in_force and in_force[name]["since"] == entry["since"]
+    }
     where, version = checkpoint.path, checkpoint.next_plan
     names = {request.name: request.name for request in asked}
     if len(before) == 1 and len(asked) == 1 and not removed:
