@@ -127,7 +127,7 @@ def test_what_is_not_an_operator_or_not_supported_above_one_is_refused(
     made = engine(spark, clicks, sessions(GAP))
     with pytest.raises(ConfigError, match="'sessions' is empty or taken"):
         made.operator("sessions", sessions(GAP), over="clicks", key="user", columns=[], gives=GIVES)
-    with pytest.raises(UnsupportedError, match="GROUP BY or DISTINCT without a window"):
+    with pytest.raises(QueryError, match="'sessions' is grouped, but its rows have no event time"):
         made.sql("SELECT count(*) AS n FROM sessions")
     with pytest.raises(QueryError, match="event time for a window"):
         made.sql("SELECT count(*) AS n FROM sessions [RANGE 1 MINUTE]")
