@@ -87,10 +87,12 @@ def test_sessions_are_those_of_duckdb_also_in_several_runs(
 
 
 @pytest.mark.spark
-def test_what_an_operator_gives_is_joined_like_a_stream(
-    spark: SparkSession, clicks: Feed, tmp_path: Path, sessions: Any
+@pytest.mark.parametrize("window", ["", "[RANGE 1 SECOND]"])
+def test_what_an_operator_gives_is_joined_like_a_stream_without_time(
+    spark: SparkSession, clicks: Feed, tmp_path: Path, sessions: Any, window: str
 ) -> None:
-    text = "SELECT s.user, s.clicks, c.page FROM sessions s, clicks c WHERE s.user = c.user AND s.clicks > 1"
+    """Its rows have no event time, so what they are joined with is never purged."""
+    text = f"SELECT s.user, s.clicks, c.page FROM sessions s, clicks {window} c WHERE s.user = c.user AND s.clicks > 1"
     asked = engine(spark, clicks, sessions(GAP)).sql(text)
     assert "Operator sessions" in asked.plan
     run_to_end(asked, tmp_path / "out")
