@@ -107,25 +107,7 @@ def throughput(
     Prints total and steady-state rows/s, time per batch, peak memory of the process tree, and how many times better
     Anabranch is. A result only counts if all contenders find the same number of results, which is checked.
     """
-    with _folder(work) as folder:
-        options = ThroughputOptions(
-            work=folder,
-            rows=rows,
-            streams=streams,
-            keys=keys,
-            rows_per_batch=rows_per_batch,
-            window=window,
-            window_rows=window_rows,
-            processors=processors,
-            cores=cores,
-            sink=sink,
-            contenders=tuple(contender or CONTENDERS),
-            repeats=repeats,
-            seed=seed,
-            driver_memory=driver_memory,
-            tuned=tuned,
-        )
-        _compare(options, as_json)
+    _compare(locals(), CONTENDERS)
 
 
 @bench.command(epilog=EXIT_CODES)
@@ -149,23 +131,7 @@ def chain(
 
     Prints what `throughput` prints, and checks as it does that all contenders find the same number of results.
     """
-    with _folder(work) as folder:
-        options = ThroughputOptions(
-            work=folder,
-            rows=rows,
-            streams=4,
-            keys=keys,
-            rows_per_batch=rows_per_batch,
-            processors=processors,
-            cores=cores,
-            sink=sink,
-            contenders=tuple(contender or CONTENDERS),
-            repeats=repeats,
-            seed=seed,
-            driver_memory=driver_memory,
-            query=CHAIN,
-        )
-        _compare(options, as_json)
+    _compare(locals(), CONTENDERS, streams=4, query=CHAIN)
 
 
 @bench.command(epilog=EXIT_CODES)
@@ -192,22 +158,7 @@ def shared(
     The second query has other names, another order and other columns; it shares the join. Beside them run two that do
     not, because they differ in a condition. Prints what `throughput` prints; "against" is what more queries cost.
     """
-    with _folder(work) as folder:
-        options = ThroughputOptions(
-            work=folder,
-            rows=rows,
-            keys=keys,
-            rows_per_batch=rows_per_batch,
-            processors=processors,
-            cores=cores,
-            sink=sink,
-            contenders=tuple(contender or SHARED_CONTENDERS),
-            repeats=repeats,
-            seed=seed,
-            driver_memory=driver_memory,
-            query=SHARED,
-        )
-        _compare(options, as_json)
+    _compare(locals(), SHARED_CONTENDERS, query=SHARED)
 
 
 @bench.command(epilog=EXIT_CODES)
@@ -236,25 +187,7 @@ def groupby(
     Spark's built-in windows run beside them; their answer is another (a row per group and window, which slides by a
     tenth of its length), so only their time is compared. Prints what `throughput` prints.
     """
-    with _folder(work) as folder:
-        options = ThroughputOptions(
-            work=folder,
-            rows=rows,
-            streams=1,
-            keys=keys,
-            rows_per_batch=rows_per_batch,
-            window=window,
-            window_rows=window_rows,
-            processors=processors,
-            cores=cores,
-            sink=sink,
-            contenders=tuple(contender or GROUPBY_CONTENDERS),
-            repeats=repeats,
-            seed=seed,
-            driver_memory=driver_memory,
-            query=GROUPBY,
-        )
-        _compare(options, as_json)
+    _compare(locals(), GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
 
 
 @bench.command(epilog=EXIT_CODES)
@@ -309,9 +242,13 @@ def flat(
         raise typer.Exit(FAILED)
 
 
-def _compare(options: ThroughputOptions, as_json: bool) -> None:
-    result = throughput_benchmark.run(options, _report)
-    _show(result.to_json() if as_json else throughput_benchmark.table(result))
+def _compare(chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
+    """Run a benchmark of several contenders with the options of its command."""
+    with _folder(chosen["work"]) as folder:
+        named = {name: value for name, value in chosen.items() if name in _THROUGHPUT and name != "work"}
+        options = ThroughputOptions(work=folder, contenders=tuple(chosen["contender"] or contenders), **named, **fixed)
+        result = throughput_benchmark.run(options, _report)
+    _show(result.to_json() if chosen["as_json"] else throughput_benchmark.table(result))
 
 
 @contextmanager

@@ -17,7 +17,6 @@ What a deterministic function really does nobody knows; semantics.md says what i
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -29,12 +28,12 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.plan.logical import quote
 from anabranch.plan.network import Network
+from anabranch.plan.texts import is_name
 from anabranch.runtime.columns import Columns
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
 MOVING = ("now", "today", "tomorrow", "yesterday")
-_PLAIN_COLUMN = re.compile(r"`(?:[^`]|``)+`")
 _ROW_BY_ROW = ("Project", "LogicalRDD")
 _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "Window": "a window function"}
 
@@ -96,7 +95,7 @@ def unlogged() -> Iterator[None]:
 def _check(
     spark: SparkSession, schema: T.StructType, conditions: Sequence[str], values: Sequence[str], where: str
 ) -> None:
-    texts = [*conditions, *(value for value in values if not _PLAIN_COLUMN.fullmatch(value))]
+    texts = [*conditions, *(value for value in values if not is_name(value))]
     if not texts:
         return
     # As an RDD: an empty local relation would be optimised away together with the expressions over it.

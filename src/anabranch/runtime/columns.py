@@ -19,6 +19,7 @@ from anabranch.kernel.expression import Fused
 from anabranch.kernel.multiway import UNBOUNDED
 from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
 from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
+from anabranch.plan.texts import is_name
 from anabranch.runtime.carried import is_changed
 from anabranch.runtime.derive import source_frame
 from anabranch.runtime.fuse import fuse
@@ -241,5 +242,5 @@ def time_name(i: int) -> str:
 def _plain_terms(terms: Sequence[Column]) -> Iterator[Column]:
     """Alias and column of the terms of a key that are columns."""
     for alias, text in terms:
-        if text.startswith("`") and text.endswith("`") and "`" not in text[1:-1].replace("``", ""):
+        if is_name(text):
             yield alias, text[1:-1].replace("``", "`")

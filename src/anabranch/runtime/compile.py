@@ -53,7 +53,7 @@ def lay_out(
     keep_late: bool,
 ) -> Layout:
     """The layout of a network over the given stream DataFrames, with each operator where it is placed."""
-    return _Maker(network, columns, frames, streams, placements, keep_late).make(keep_rejected)
+    return _Maker(network, columns, frames, streams, placements, keep_rejected, keep_late).make()
 
 
 class _Maker:
@@ -66,22 +66,22 @@ class _Maker:
         frames: Mapping[str, DataFrame],
         streams: Mapping[str, StreamSchema],
         placements: tuple[Placement, ...],
+        keep_rejected: bool,
         keep_late: bool,
     ) -> None:
         self._network = network
         self._frames = frames
         self._streams = streams
+        self._keep_rejected = keep_rejected
         self._keep_late = keep_late
         self._columns = columns
         self._placements = placements
         self._rounds = rounds_of(network, placements, in_place=columns.in_place, fused=columns.fused)
-        self._crossing = {(edge.upper, edge.port) for edge in self._rounds.crossing}
         self._lanes = Lanes(network, columns, self._rounds)
         self._ports = network.ports
         self._groupings = [n for n, operator in enumerate(network.operators) if operator.grouping is not None]
-        self._timed = any(entry.timed for entry in network.inputs)
 
-    def make(self, keep_rejected: bool) -> Layout:
+    def make(self) -> Layout:
         network = self._network
         slots: list[Slot] = []
         inputs, late = [], []
@@ -122,7 +122,7 @@ class _Maker:
             stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
             max_spans=tuple(_max_span(sources, port, fed) for port in ports),
             groupings=tuple(self._groupings),
-            keep_rejected=keep_rejected,
+            keep_rejected=self._keep_rejected,
             late_projections=tuple(late) if self._keep_late else None,
         )
         return Layout(
@@ -135,8 +135,7 @@ class _Maker:
             sources=sources,
             fed=fed,
             ports=ports,
-            groupings=len(self._groupings),
-            timed=self._timed,
+            timed=any(entry.timed for entry in network.inputs),
             processor=plan,
             outlets=tuple(outlets),
             answers=tuple(answers),
@@ -205,7 +204,7 @@ class _Maker:
             names = self._lanes.given_names(lane)
             picked = tuple((column.slot, names[column.name]) for column in lane.columns)
             destinations.append(Destination(Goes.EXCHANGE, lane.tag, self._with_time(n, picked)))
-        staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._crossing]
+        staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._lanes.crossing]
         for port in staying:
             destinations.append(self._staying(n, port))
         for number, outlet in enumerate(outlets):

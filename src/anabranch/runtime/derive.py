@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from anabranch.plan.logical import DERIVED_TIME, Selection, Source, quote
+from anabranch.plan.logical import DERIVED_TIME, Output, Selection, Source, quote
 from anabranch.runtime.attempt import VALUE, attempt, judge
 from anabranch.runtime.carried import type_text
 from anabranch.runtime.notes import NOTE, bad_row
@@ -34,7 +34,7 @@ def source_frame(
         before, step_time = rows, time if number == 0 or time is None else DERIVED_TIME
         rows = _select(before, selection, source.stream, step_time)
         if types is not None and number == len(source.steps) - 1:
-            cast = _cast(selection, rows.schema, types)
+            cast = replace(selection, outputs=in_types(selection.outputs, rows.schema, types))
             rows = rows if cast == selection else _select(before, cast, source.stream, step_time)
     return rows
 
@@ -47,15 +47,14 @@ def passing(rows: DataFrame, conditions: Sequence[Column]) -> DataFrame:
     return rows.where(F.col(quote(NOTE)).isNotNull() | met if NOTE in rows.columns else met)
 
 
-def _cast(selection: Selection, found: T.StructType, types: T.StructType) -> Selection:
-    """The selection with its columns brought to these types; a cast may fail on a row like any expression."""
-    outputs = [
+def in_types(outputs: Sequence[Output], found: T.StructType, types: T.StructType) -> tuple[Output, ...]:
+    """Columns that have the types that were found, brought to others; a cast may fail on a row like any expression."""
+    return tuple(
         output
         if found[output.name].dataType == types[output.name].dataType
         else replace(output, expression=f"CAST({output.expression} AS {type_text(types[output.name].dataType)})")
-        for output in selection.outputs
-    ]
-    return replace(selection, outputs=tuple(outputs))
+        for output in outputs
+    )
 
 
 def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None) -> DataFrame:

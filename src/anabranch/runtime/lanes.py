@@ -8,7 +8,7 @@ the input that they feed are written in terms of the columns that its operator g
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pyspark.sql import types as T
 
@@ -18,8 +18,9 @@ from anabranch.plan.logical import joined_column, quote
 from anabranch.plan.network import Fed, Input, Network
 from anabranch.plan.rounds import Rounds
 from anabranch.plan.texts import is_name, substituted, texts_of
-from anabranch.runtime.carried import carried_type, check_carried, to_carried, type_text
+from anabranch.runtime.carried import carried_type, check_carried, to_carried
 from anabranch.runtime.columns import Columns, time_name
+from anabranch.runtime.derive import in_types
 from anabranch.runtime.keys import canonical
 from anabranch.runtime.layout import Carried, Exchange, Lane, Slot
 from anabranch.state.run import TS
@@ -46,7 +47,7 @@ class Lanes:
         self._columns = columns
         self._rounds = rounds
         self._ports = network.ports
-        self._crossing = {(edge.upper, edge.port) for edge in rounds.crossing}
+        self.crossing = {(edge.upper, edge.port) for edge in rounds.crossing}
         self._timed = any(entry.timed for entry in network.inputs)
         self._travelling = list(self._travels())
 
@@ -66,7 +67,7 @@ class Lanes:
         """All that travels from one operator to a port of another."""
         for number, (n, p) in enumerate(self._ports):
             port = self._network.operators[n].ports[p]
-            if (n, p) in self._crossing and self._network.operator_of(port.node) is not None:
+            if (n, p) in self.crossing and self._network.operator_of(port.node) is not None:
                 yield _Travelling(number, port.node, port.conditions, port.keys)
             elif self._network.operator_of(port.node) is None:
                 entry = self._network.inputs[port.node]
@@ -76,12 +77,7 @@ class Lanes:
     def _feeding(self, number: int, entry: Input, fed: Fed) -> _Travelling:
         """What a block feeds an input with, by the input's conditions and key."""
         own, common = self._columns.fed(fed), self._columns.frame(entry.entry.alias).schema
-        outputs = [
-            output
-            if own[output.name].dataType == common[output.name].dataType
-            else replace(output, expression=f"CAST({output.expression} AS {type_text(common[output.name].dataType)})")
-            for output in fed.outputs
-        ]
+        outputs = in_types(fed.outputs, own, common)
         texts = texts_of(outputs)
         keys = tuple(substituted(key, texts) for key in entry.entry.key)
         conditions = [*fed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]

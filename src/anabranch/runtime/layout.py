@@ -145,8 +145,7 @@ class Layout:
 
     `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
-    operator, `ports` are the times of all ports. `groupings` says how many operators group, `placements` where each
-    operator is.
+    operator, `ports` are the times of all ports. `placements` say where each operator is.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -158,12 +157,16 @@ class Layout:
     sources: tuple[SourceTime, ...]
     fed: tuple[FedTime, ...]
     ports: tuple[PortTime, ...]
-    groupings: int
     timed: bool
     processor: ProcessorPlan
     outlets: tuple[Outlet, ...]
     answers: tuple[AnswerLayout, ...]
     argument_types: tuple[tuple[T.DataType, ...], ...] = ()
+
+    @property
+    def groupings(self) -> int:
+        """How many operators group."""
+        return len(self.processor.groupings)
 
     @property
     def can_reject(self) -> bool:
