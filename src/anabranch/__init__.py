@@ -25,16 +25,20 @@ if TYPE_CHECKING:
     from anabranch.api.run import Run
     from anabranch.api.session import local_session
     from anabranch.errors import AnabranchError
+    from anabranch.manager.policies.spill import Spill
+    from anabranch.sources.spark import register_sources
 
 __version__ = "0.1.0"
-__all__ = ["AnabranchError", "Engine", "Query", "Run", "__version__", "local_session"]
+__all__ = ["AnabranchError", "Engine", "Query", "Run", "Spill", "__version__", "local_session", "register_sources"]
 
 _HOMES = {
     "AnabranchError": "anabranch.errors",
     "Engine": "anabranch.api.engine",
     "Query": "anabranch.api.query",
     "Run": "anabranch.api.run",
+    "Spill": "anabranch.manager.policies.spill",
     "local_session": "anabranch.api.session",
+    "register_sources": "anabranch.sources.spark",
 }
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.plan.placement import even_placement
 from anabranch.runtime.checkpoint import Checkpoint, Step
 from anabranch.runtime.report import Report, report_body
-from anabranch.state.groups import owned_ranges
+from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import Segment, write_run
 from anabranch.state.spine import Spine
@@ -46,7 +46,7 @@ class Fabricated:
         self.checkpoint.take(IDENTITY)
         self.checkpoint.adopt(PLAN)
         self.placement = even_placement(GROUPS, processors)
-        self.manifests = [Manifest.empty(len(ALIASES))] * processors
+        self.manifests = [Manifest.empty(len(ALIASES), 1)] * processors
         self.last: Step | None = None
         self.retained: dict[int, list[Manifest]] = {}
 
@@ -55,9 +55,8 @@ class Fabricated:
         directory = self.checkpoint.prepare_step(number)
         names = []
         for processor, manifest in enumerate(self.manifests):
-            grown = Manifest(
-                tuple(self._insert(spine, number, processor, i) for i, spine in enumerate(manifest.spines))
-            )
+            spines = tuple(self._insert(spine, number, processor, i) for i, spine in enumerate(manifest.spines))
+            grown = Manifest(spines, manifest.operators)
             self.manifests[processor] = grown
             report = Report.empty(processor, len(ALIASES), 1, 1)
             report.received, report.results, report.newest = [ROWS] * 2, [7], [NEWEST, None]
@@ -90,11 +89,12 @@ class Fabricated:
     def merge_all(self) -> None:
         """Rewrite every spine as one run, so that the next steps give up all files that exist now."""
         for processor, manifest in enumerate(self.manifests):
-            self.manifests[processor] = Manifest(tuple(Spine() for _ in manifest.spines))
+            self.manifests[processor] = Manifest(tuple(Spine() for _ in manifest.spines), manifest.operators)
 
     def _insert(self, spine: Spine, step: int, processor: int, number: int) -> Spine:
         rng = np.random.default_rng([step, processor, number])
-        first, last = owned_ranges(self.placement, processor)[0]
-        hashes = np.sort(rng.integers(first, last, ROWS, dtype=np.uint64, endpoint=True))
+        owned, width = GroupSet.owned(self.placement, processor).numbers(), 1 << (64 - group_bits(GROUPS))
+        within = rng.integers(0, width - 1, ROWS, dtype=np.uint64, endpoint=True)
+        hashes = np.sort(rng.choice(owned, ROWS).astype(np.uint64) * np.uint64(width) + within)
         rows = pa.record_batch({"hash": pa.array(hashes), "v": pa.array(np.arange(ROWS))})
         return spine.insert(write_run(self.checkpoint.state, f"{step}-{processor}-{number}.arrow", Segment.of(rows)))

@@ -19,7 +19,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.multiway import UNBOUNDED, JoinShape, Matches
+from anabranch.kernel.combinations import UNBOUNDED, JoinShape, Matches
 from anabranch.state.run import Segment
 from tests.oracle import referee
 from tests.oracle.profiles import examples

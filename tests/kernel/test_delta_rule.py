@@ -1,11 +1,12 @@
-"""The whole answer, batch after batch: state in spines, merges, purges, processors.
+"""The whole answer, batch after batch: state in spines, merges, purges, processors, spills and clean-ups.
 
 However the input is cut into batches, ordered inside a batch, grouped and spread over processors, and whatever is
-merged and purged on the way, the union of all batches' results is the answer on the complete input.
+merged, purged, spilled and cleaned up on the way, the union of all results is the answer on the complete input.
 """
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,11 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.multiway import UNBOUNDED, join_deltas
+from anabranch.kernel.combinations import UNBOUNDED, JoinShape
+from anabranch.kernel.multiway import join_deltas, join_generations
 from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
-from anabranch.state.groups import group_bits, owned_ranges
-from anabranch.state.manifest import Manifest
+from anabranch.state.groups import GroupSet, group_bits
+from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.spill import all_generations, present_groups, reunite, spared, spill
+from anabranch.state.spine import Cuts, Spine, keep_alive
+from anabranch.state.statistics import Statistics
 from tests.kernel.streams import (
     MOST_ROWS,
     Answer,
@@ -61,6 +66,7 @@ class Setting:
     lateness: tuple[int, ...] | None = None
     max_span: int | None = None
     rescale: int | None = None
+    spills: int = 0
 
 
 settings_that_must_not_matter = st.builds(
@@ -75,6 +81,7 @@ settings_that_must_not_matter = st.builds(
     max_span=st.none() | st.integers(1, 10),
     rescale=st.none() | st.integers(1, 4),
 )
+spilling_settings = st.builds(replace, settings_that_must_not_matter, spills=st.integers(1, 2**32))
 
 
 def run(join: Join, setting: Setting) -> tuple[Answer, int]:
@@ -82,14 +89,17 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
     runs = MemoryRuns()
     shape = join.shape(chunk_rows=setting.chunk_rows, gather_rows=setting.gather_rows)
     placement = place(setting, setting.processors)
-    manifests = [Manifest.empty(len(join.windows))] * setting.processors
+    manifests = [Manifest.empty(len(join.windows), 1)] * setting.processors
     newest: list[int | None] = [None] * len(join.windows)
     answer: Answer = Counter()
     inserted = 0
+    chance = random.Random(setting.spills)
+    cuts = runs.cuts(setting.groups)
+    windows = [None if window == UNBOUNDED else window for window in join.windows]
     for batch in range(BATCHES):
         if setting.rescale is not None and batch == BATCHES // 2:
             placement = place(setting, setting.rescale)
-            manifests = list_anew(manifests, placement, setting.rescale, runs)
+            manifests = list_anew(manifests, placement, setting.rescale, cuts)
         thresholds = purge_thresholds(join, newest, setting.lateness)
         for processor, manifest in enumerate(manifests):
             groups = owned_by(placement, processor)
@@ -98,19 +108,82 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
                 return row.lot == batch and join.hash(row.key) >> (64 - group_bits(setting.groups)) in owned
 
             deltas = [join.segment(i, arrives, setting.seed + batch) for i in range(len(join.windows))]
-            spines = [spine.purge(t) for spine, t in zip(manifest.spines, thresholds, strict=True)]
+            state = manifest.operators[0]
+            needed = spared(state, windows)
+            spines = [spine.purge(t, needed, cuts) for spine, t in zip(manifest.spines, thresholds, strict=True)]
             old = [[runs.open(piece) for piece in spine.slices()] for spine in spines]
             answer += collect(join, shape, join_deltas(shape, old, deltas))
             for i, delta in enumerate(deltas):
-                if len(delta):
-                    inserted += len(delta)
-                    spines[i] = spines[i].insert(runs.write(delta))
-                spines[i] = spines[i].compact(setting.budget, runs.open, runs.write, thresholds[i], setting.max_span)
-            manifests[processor] = Manifest.from_json(Manifest(tuple(spines)).to_json())
+                inserted += len(delta)
+                kept = keep_alive(delta, thresholds[i], needed)
+                if kept is not None:
+                    spines[i] = spines[i].insert(runs.write(kept))
+                spines[i] = spines[i].compact(
+                    setting.budget, runs.open, runs.write, thresholds[i], setting.max_span, needed
+                )
+            if setting.spills:
+                spines, state = adapt(chance, setting.groups, spines, state, batch, cuts)
+                cleaned, results = clean_up(join, shape, chance, runs, cuts, (spines, state), thresholds, batch)
+                answer += results
+                spines, state = cleaned
+            manifests[processor] = Manifest.from_json(Manifest(tuple(spines), (state,)).to_json())
         for i, rows in enumerate(join.rows):
             seen = [row.ts for row in rows if row.lot <= batch]
             newest[i] = max(seen, default=None)
+    for manifest in manifests:
+        held = list(manifest.spines), manifest.operators[0]
+        (spines, state), results = clean_up(join, shape, None, runs, cuts, held, [None] * len(join.windows), BATCHES)
+        assert not owing(spines, state, cuts)
+        answer += results
     return answer, inserted - sum(manifest.rows for manifest in manifests)
+
+
+def adapt(
+    chance: random.Random, groups: int, spines: list[Spine], state: OperatorState, step: int, cuts: Cuts
+) -> tuple[list[Spine], OperatorState]:
+    """Spill some groups, or all, or none."""
+    share = chance.choice([0, 0.3, 0.6, 1])
+    chosen = GroupSet.of(groups, (g for g in range(groups) if chance.random() < share))
+    before = sum(spine.rows for spine in spines)
+    spines, state = spill(spines, state, chosen, step, None, cuts)
+    assert sum(spine.rows for spine in spines) <= before
+    return spines, state
+
+
+def owing(spines: list[Spine], state: OperatorState, cuts: Cuts) -> GroupSet | None:
+    """The groups that owe results, with the state's own means: statistics say which groups are active."""
+    if not state.generations:
+        return None
+    count = state.generations[0].groups.count
+    active = present_groups((piece for spine in spines for piece in spine.slices()), count, cuts).mask().astype(int)
+    retired = present_groups((piece for spine in spines for piece in spine.retired), count, cuts)
+    known = Statistics.of(active, active, active.astype(float), active.astype(float))
+    return replace(state, statistics=known, retired=retired or None).owing()
+
+
+def clean_up(
+    join: Join,
+    shape: JoinShape,
+    chance: random.Random | None,
+    runs: MemoryRuns,
+    cuts: Cuts,
+    held: tuple[list[Spine], OperatorState],
+    thresholds: list[int | None],
+    step: int,
+) -> tuple[tuple[list[Spine], OperatorState], Answer]:
+    """Clean up some of the groups that owe results, or all of them if it is not left to chance."""
+    owed = owing(*held, cuts)
+    if not owed or (chance is not None and chance.random() < 0.5):
+        return held, Counter()
+    chosen = owed
+    if chance is not None:
+        chosen = GroupSet.of(owed.count, (g for g in owed.numbers() if chance.random() < 0.7))
+    generations = [
+        [[runs.open(piece) for piece in slices] for slices in ports] for ports in all_generations(*held, chosen, cuts)
+    ]
+    results = collect(join, shape, join_generations(shape, generations))
+    stays = (step, None) if chance is None or chance.random() < 0.5 else None
+    return reunite(*held, chosen, cuts, purge=thresholds, stays=stays), results
 
 
 def place(setting: Setting, processors: int) -> list[int]:
@@ -124,15 +197,13 @@ def owned_by(placement: list[int], processor: int) -> set[int]:
     return {group for group, owner in enumerate(placement) if owner == processor}
 
 
-def list_anew(manifests: list[Manifest], placement: list[int], processors: int, runs: MemoryRuns) -> list[Manifest]:
+def list_anew(manifests: list[Manifest], placement: list[int], processors: int, cuts: Cuts) -> list[Manifest]:
     """The same state for another number of processors; no rows are moved."""
     everything = manifests[0]
     for manifest in manifests[1:]:
         everything = everything.union(manifest)
-    return [
-        Manifest(tuple(spine.restrict(owned_ranges(placement, processor), runs.open) for spine in everything.spines))
-        for processor in range(processors)
-    ]
+    owners = [0] * len(everything.spines)
+    return [everything.of_groups([GroupSet.owned(placement, p)], owners, cuts) for p in range(processors)]
 
 
 def purge_thresholds(join: Join, newest: list[int | None], lateness: tuple[int, ...] | None) -> list[int | None]:
@@ -194,6 +265,27 @@ def test_purging_what_no_punctual_row_can_meet_changes_nothing(
     join, lateness = case
     answer, _ = run(join, replace(setting, lateness=lateness))
     assert answer == nested_loops(join)
+
+
+@examples(150)
+@given(join=joins(lots=BATCHES), setting=spilling_settings)
+def test_spilling_any_groups_at_any_time_postpones_results_and_loses_none(join: Join, setting: Setting) -> None:
+    assert run(join, setting)[0] == nested_loops(join)
+
+
+@examples(150)
+@given(case=punctual_joins(), setting=spilling_settings)
+def test_rows_that_spilled_state_has_still_to_meet_outlive_their_time(
+    case: tuple[Join, tuple[int, ...]], setting: Setting
+) -> None:
+    join, lateness = case
+    assert run(join, replace(setting, lateness=lateness))[0] == nested_loops(join)
+
+
+@examples(30)
+@given(join=joins(lots=BATCHES), setting=spilling_settings)
+def test_duckdb_agrees_when_groups_are_spilled(join: Join, setting: Setting) -> None:
+    assert run(join, setting)[0] == duckdb(join)
 
 
 def test_most_joins_that_are_tried_have_results() -> None:

@@ -14,8 +14,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.kernel.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.delta import keep_after, sort_rows
-from anabranch.kernel.multiway import UNBOUNDED, JoinShape, join_deltas
+from anabranch.kernel.multiway import join_deltas
 from anabranch.plan.watermark import InputTime, PortTime, SourceTime, Thresholds, can_be_late, thresholds
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle.profiles import examples

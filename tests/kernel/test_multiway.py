@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED, JoinShape, Matches, join_deltas, keys_equal
+from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED, JoinShape, Matches, keys_equal
+from anabranch.kernel.multiway import join_deltas
 from anabranch.state.run import Segment
 from tests.kernel.streams import HASHES, KEYS, Join, Row, collect, duckdb, joins, nested_loops, share_with_results
 from tests.oracle.profiles import examples

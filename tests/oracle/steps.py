@@ -131,6 +131,11 @@ class Steps:
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
         self.runner.end(pack(self.plan.layout, frames))
 
+    def clean_up(self) -> bool:
+        """Deliver some of what is owed; whether anything still is."""
+        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
+        return self.runner.clean_up(pack(self.plan.layout, frames))
+
     @property
     def answer(self) -> pa.Table:
         """The results of all batches so far."""

@@ -22,6 +22,7 @@ from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement, even_placement, place
 from anabranch.plan.watermark import InputTime, can_be_late
 from tests.oracle import referee
+from tests.oracle.chance import ChanceSpill
 from tests.oracle.feed import on_time
 from tests.oracle.steps import Kind, Steps
 
@@ -259,6 +260,7 @@ def answer(
     rng: random.Random,
     others: dict[str, Plan] | None = None,
     other_answers: dict[str, list[pa.Table]] | None = None,
+    spills: int | None = None,
 ) -> pa.Table:
     kinds = {
         stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
@@ -282,10 +284,13 @@ def answer(
             place=placing(rng, groups, processors),
             others={name: other.text for name, other in others.items()},
             other_answers=other_answers,
+            settings={} if spills is None else {"policies": [ChanceSpill(spills)]},
         ) as steps:
             for _ in range(rng.choice([1, 2])):
                 if remaining:
                     steps.feed(remaining.pop(0))
+                if spills is not None and rng.random() < 0.3:
+                    steps.clean_up()
             if not remaining:
                 steps.end()
     return pa.concat_tables(answers)
@@ -301,6 +306,20 @@ def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Pat
 def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed)
     referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
+
+
+@pytest.mark.parametrize("seed", [2, 8, 18, 20, 27, 31])
+def test_spilling_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw(seed)
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
+    referee.assert_same_rows(found, plan.expected())
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8])
+def test_spilling_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw_grouped(seed)
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
+    referee.assert_same_rows(found, plan.expected())
 
 
 def draw_others(seed: int, plan: Plan) -> dict[str, Plan]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
+from anabranch.state.groups import group_cuts
 from anabranch.state.run import HASH, TS, RunFile, Segment
-from anabranch.state.spine import Slice, Spine
+from anabranch.state.spine import Cuts, Slice, Spine
 
 
 def segment(hashes: Sequence[int], ts: Sequence[int] | None = None, **columns: Sequence | pa.Array) -> Segment:
@@ -38,8 +39,16 @@ class MemoryRuns:
 
     def open(self, piece: Slice) -> Segment:
         assert piece.rows > 0, "a spine must not list an empty slice"
-        return self.segments[piece.file.name].slice(piece.start, piece.stop)
+        return self.segments[piece.file.name].slice(piece.start, piece.stop).of_groups(piece.groups)
+
+    def cuts(self, groups: int) -> Cuts:
+        """Where groups begin in a file."""
+        return lambda file: group_cuts(self.segments[file.name].hashes, groups)
+
+    def values(self, slices: Iterable[Slice], name: str) -> list:
+        """The values of one column of some slices, in no particular order."""
+        return [v for piece in slices for v in self.open(piece).solid().rows.column(name).to_pylist()]
 
     def column(self, spine: Spine, name: str) -> list:
         """The values of one column over the whole spine, in no particular order."""
-        return [v for piece in spine.slices() for v in self.open(piece).rows.column(name).to_pylist()]
+        return self.values(spine.slices(), name)

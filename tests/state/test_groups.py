@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -14,11 +13,11 @@ from anabranch.errors import ConfigError
 from anabranch.plan.placement import even_placement
 from anabranch.state.groups import (
     MAX_GROUPS,
+    GroupSet,
     check_groups,
     group_bits,
     group_counts,
     group_starts,
-    owned_ranges,
 )
 from tests.oracle.profiles import examples
 
@@ -63,18 +62,32 @@ def test_the_default_placement_is_contiguous_even_and_leaves_nobody_out(groups: 
     assert max(sizes.values()) - min(sizes.values()) <= 1
 
 
-@examples(100)
+@examples(60)
+@given(groups=group_numbers, data=st.data(), values=hashes)
+def test_sets_of_groups_are_sets(groups: int, data: st.DataObject, values: list[int]) -> None:
+    numbers = st.sets(st.integers(0, groups - 1))
+    some, others = data.draw(numbers), data.draw(numbers)
+    left, right = GroupSet.of(groups, some), GroupSet.of(groups, others)
+    assert left.numbers().tolist() == sorted(some)
+    assert (left & right).numbers().tolist() == sorted(some & others)
+    assert (left | right).numbers().tolist() == sorted(some | others)
+    assert (left - right).numbers().tolist() == sorted(some - others)
+    assert len(left) == len(some)
+    assert bool(left) == bool(some)
+    assert GroupSet.from_text(groups, left.to_text()) == left
+    held = left.holds(np.array(values, dtype=np.uint64))
+    assert held.tolist() == [group_of(value, groups) in some for value in values]
+    assert len(GroupSet.all(groups)) == groups
+
+
+@examples(60)
 @given(groups=group_numbers, data=st.data())
-def test_the_ranges_of_all_processors_partition_the_hash_space(groups: int, data: st.DataObject) -> None:
-    owners = st.integers(0, 4)
-    placement = data.draw(st.lists(owners, min_size=groups, max_size=groups) if groups <= 64 else st.just(()))
-    placement = placement or even_placement(groups, 3)
-    ranges = sorted((low, high, p) for p in range(5) for low, high in owned_ranges(placement, p))
-    assert ranges[0][0] == 0
-    assert ranges[-1][1] == HASH_SPACE - 1
-    assert all(left[1] + 1 == right[0] for left, right in pairwise(ranges))
-    assert all(left[2] != right[2] for left, right in pairwise(ranges)), "not joined"
-    assert all(placement[group_of(low, groups)] == placement[group_of(high, groups)] == p for low, high, p in ranges)
+def test_the_groups_of_all_processors_are_all_groups(groups: int, data: st.DataObject) -> None:
+    owners = st.lists(st.integers(0, 4), min_size=groups, max_size=groups)
+    placement = data.draw(owners) if groups <= 64 else list(even_placement(groups, min(3, groups)))
+    owned = [GroupSet.owned(placement, p).numbers().tolist() for p in range(5)]
+    assert sorted(group for part in owned for group in part) == list(range(groups))
+    assert all(placement[group] == p for p, part in enumerate(owned) for group in part)
 
 
 @pytest.mark.parametrize("groups", [0, -1, 3, 6, MAX_GROUPS * 2, 2.0, "16"])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
-from anabranch.state.groups import owned_ranges
+from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunCache, read_run, write_run
 from anabranch.state.spine import Merge, Slice, SortedRun, Spine, merge_segments
 from tests.oracle.profiles import examples
@@ -88,7 +88,8 @@ class Ledger:
     def check_sorted(self, run: SortedRun) -> None:
         last = -1
         for piece in run:
-            opened = self.runs.open(piece)
+            opened = self.runs.open(piece).solid()
+            assert len(opened) == piece.rows
             hashes = opened.hashes.tolist()
             assert last < hashes[0], "slices overlap, or one hash lies in two of them"
             last = hashes[-1]
@@ -293,7 +294,7 @@ def test_runs_close_in_time_are_merged_in_whatever_order_they_came() -> None:
     processors=st.integers(1, 4),
     scattered=st.none() | st.integers(0, 2**32),
 )
-def test_restricting_to_the_ranges_of_a_placement_partitions_a_spine(
+def test_the_groups_of_all_processors_partition_a_spine(
     history: list[Step], groups: int, processors: int, scattered: int | None
 ) -> None:
     ledger = Ledger(timed=True)
@@ -308,7 +309,7 @@ def test_restricting_to_the_ranges_of_a_placement_partitions_a_spine(
         files = len(ledger.runs.written)
         parts = []
         for processor in sorted(set(placement)):
-            part = ledger.spine.restrict(owned_ranges(placement, processor), ledger.runs.open)
+            part = ledger.spine.of_groups(GroupSet.owned(placement, processor), ledger.runs.cuts(groups))
             owned = {group for group, owner in enumerate(placement) if owner == processor}
             assert {h * groups >> 64 for h in ledger.runs.column(part, "hash")} <= owned
             parts.append(part)

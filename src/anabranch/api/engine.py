@@ -18,12 +18,14 @@ from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
+from anabranch.manager.policies.spill import Spill
+from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import SPREAD, Placement, check_pattern, even_placement, place
+from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan, prepare
-from anabranch.runtime.step import StepSettings
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
@@ -39,13 +41,15 @@ class Engine:
         checkpoint: a directory that the driver and all executors see; it holds state, steps and Spark's own logs.
         processors: how many query processors share the state; by default Spark's default parallelism. A run may be
             resumed with another number.
-        memory: budget for the active state of one processor, such as "200m". Going over it is a warning event.
+        memory: budget for the active state of one processor, such as "200m". What does not fit is pushed to disk, and
+            the results that this postpones are delivered later.
         groups: partition groups, a power of two; fixed for the life of a checkpoint.
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
         placement: where operators are: "spread" over all processors, or each whole on one, in turn ("round-robin").
             The answer is the same; a checkpoint may be resumed with another one.
+        policies: what decides how the running query is adapted; with `memory` set, `[ab.Spill()]` by default.
     """
 
     spark: SparkSession
@@ -56,6 +60,7 @@ class Engine:
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
     placement: str = SPREAD
+    policies: Sequence[Policy] | None = None
     _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
@@ -71,6 +76,13 @@ class Engine:
         check_pattern(self.placement)
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
+        if self.policies is None:
+            self.policies = () if self.memory is None else (Spill(),)
+        for policy in self.policies:
+            if not callable(getattr(policy, "decide", None)):
+                raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
+            if isinstance(policy, Spill) and self.memory is None:
+                raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
 
     def register(
         self,
@@ -175,7 +187,8 @@ class Engine:
         ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
         ... )
         """
-        return Query(self, parse_query(text, self._streams, joins, emit))
+        asked = {"text": text, "joins": joins, "emit": emit}
+        return Query(self, parse_query(text, self._streams, joins, emit), asked)
 
     def start(self, writers: Sequence[Writer]) -> Run:
         """Answer several queries together, each with a sink of its own.
@@ -206,6 +219,7 @@ class Engine:
             memory=self.memory if isinstance(self.memory, int) else None,
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
+            policies=tuple(self.policies or ()),
         )
 
     def _prepare(self, requests: Sequence[Request], *, read_before: Sequence[str] = (), checked: bool = False) -> Plan:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from anabranch.plan.explain import Measured, Picture, explain
+from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.step import StepSettings
 
 
 def draw(plan: Plan, settings: StepSettings, measured: Measured | None = None) -> Picture:

@@ -24,10 +24,14 @@ if TYPE_CHECKING:
 class Query:
     """A query made by `Engine.sql`. It does nothing until `writeStream ... start()`."""
 
-    def __init__(self, engine: Engine, bound: ContinuousQuery) -> None:
-        """Lay the query out and let Spark analyse all its expressions, so that errors come before any data."""
+    def __init__(self, engine: Engine, bound: ContinuousQuery, asked: dict[str, str] | None = None) -> None:
+        """Lay the query out and let Spark analyse all its expressions, so that errors come before any data.
+
+        `asked` is what `Engine.sql` was asked for.
+        """
         self._engine = engine
         self._bound = bound
+        self._asked = asked or {}
         try:
             with unlogged():
                 self._plan = engine._prepare([Request(UNNAMED, bound)])

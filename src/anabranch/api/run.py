@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import json
 import threading
+import time
 from collections import deque
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -22,10 +24,12 @@ from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
+from anabranch.runtime.prepare import Plan
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
-from anabranch.runtime.step import StepResult, StepRunner
+from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
 UNNAMED = "query"
 KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
+CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
 
@@ -133,6 +138,8 @@ class Run:
         if "anabranch" in combined:
             # With what came at the end of the input.
             combined["anabranch"]["totals"] = _totals(results[-1])
+            for processor, groups in zip(combined["anabranch"]["processors"], self._runner.groups(), strict=False):
+                processor["groups"] = groups
             for name, told in combined["anabranch"]["queries"].items():
                 told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
@@ -159,6 +166,19 @@ class Run:
             with self._changing:
                 if waited_for is self._spark_query:
                     return
+
+    def clean_up(self) -> None:
+        """Deliver all results that spilling has postponed, and wait until that is done.
+
+        While batches come they do it in passing, so that none takes long; what was spilled becomes active again as far
+        as memory allows. A run that ends by itself (`availableNow`) has done this.
+        """
+        while True:
+            with self._changing:
+                self._check_active("cleaned up")
+                if not self._runner.clean_up(self._no_rows()):
+                    return
+            time.sleep(CLEAN_UP_PAUSE)
 
     def stop(self) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
@@ -210,14 +230,15 @@ class Run:
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         checkpoint.adopt(describe_plan(plan, described))
+        checkpoint.record(_recording(engine, named))
         tag = checkpoint.tag
-        targets = {n: self._targets.get(n) or _target(writer, engine.spark, tag, n) for n, writer in named.items()}
+        targets = {n: self._targets.get(n) or target_of(writer, engine.spark, tag, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
         runner = StepRunner(plan, engine._settings, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
         self._writers, self._targets = named, targets
-        if runner.must_end:
-            runner.end(self._no_rows())
+        if checkpoint.announced(checkpoint.last_step()) is not None:
+            runner.go_on(self._no_rows())
         available_now = bool(self._trigger.get("availableNow"))
         self._ends = runner.answers_at_the_end and available_now and not self._left_open
         self._spark_query = self._start_spark()
@@ -265,7 +286,7 @@ class Run:
         if local_path(writer._checkpoint) not in (self._checkpoint.path, local_path(self._engine.checkpoint)):
             raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
         writer._check_partitions()
-        _target(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
+        target_of(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
 
     def _start_spark(self) -> StreamingQuery:
         runner, spark = self._runner, self._engine.spark
@@ -287,10 +308,7 @@ class Run:
             raise
 
     def _no_rows(self) -> DataFrame:
-        """An empty batch, in a session of its own that knows what the user's session knows now."""
-        spark = self._engine.spark
-        session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
-        return session.createDataFrame([], self._plan.packed.schema)
+        return no_rows(self._engine.spark, self._plan)
 
     def _watch(self) -> None:
         """Wait for the end of the run, and leave the checkpoint to others."""
@@ -318,6 +336,12 @@ class Run:
             return watched is not self._spark_query
 
 
+def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+    """An empty batch, in a session of its own that knows what the user's session knows now."""
+    session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
+    return session.createDataFrame([], plan.packed.schema)
+
+
 def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
     if not writers:
@@ -331,7 +355,7 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     for writer in writers:
         named[_free_name(writer, named)] = writer
         writer._check_partitions()
-        _target(writer, engine.spark, "", "")  # refuse wrong options before the checkpoint is touched
+        target_of(writer, engine.spark, "", "")  # refuse wrong options before the checkpoint is touched
     settings = engine._settings
     for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
         if aside is not None:
@@ -364,10 +388,39 @@ def _free_name(writer: Writer, taken: Collection[str]) -> str:
     return next(free for free in itertools.chain([UNNAMED], numbered) if free not in taken)
 
 
-def _target(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
+def target_of(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
+    """Where a query's answer goes; `tag` is that of the checkpoint. Wrong options are refused."""
     chosen: SinkOptions = writer._sink
     sink = make_sink(chosen, spark, sink_tag(tag, name))
     return Target(sink, reads_all=chosen.function is None and chosen.format != "console")
+
+
+def _recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
+    """What the run is made of, for `recorded`."""
+    settings = engine._settings
+    queries: dict[str, Any] = {}
+    for name, writer in writers.items():
+        sink = asdict(replace(writer._sink, function=None)) if writer._sink.function is None else None
+        queries[name] = {**writer._query._asked, "sink": sink}
+    return {
+        "time zone": engine.spark.conf.get("spark.sql.session.timeZone"),
+        "processors": settings.processors,
+        "groups": settings.groups,
+        "memory": settings.memory,
+        "placement": engine.placement,
+        "quarantine": None if settings.quarantine is None else str(settings.quarantine),
+        "late_rows": None if settings.late_rows is None else str(settings.late_rows),
+        "streams": {
+            name: {
+                "schema": frame.schema.jsonValue(),
+                "time": engine.streams[name].time,
+                "lateness": engine.streams[name].lateness,
+            }
+            for name, frame in engine._frames.items()
+        },
+        "operators": [name for name, stream in engine.streams.items() if stream.applying is not None],
+        "queries": queries,
+    }
 
 
 def _totals(result: StepResult) -> dict[str, Any]:
@@ -398,6 +451,10 @@ def _describe(result: StepResult) -> dict[str, Any]:
                 "processor": report.processor,
                 "activeRows": report.active_rows,
                 "activeBytes": report.active_bytes,
+                "spilledBytes": report.spilled_bytes,
+                "generations": report.generations,
+                "owingGroups": report.owing_groups,
+                "owedResults": report.owed_estimate,
                 "results": sum(report.results),
                 "busyMs": round(report.busy_ms, 1),
             }

@@ -6,6 +6,7 @@ removed, all but the logs of a contender that failed; with it the generated inpu
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 import tempfile
@@ -16,19 +17,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import throughput as throughput_benchmark
+from anabranch.bench.experiments import EXPERIMENTS as PAPERS
+from anabranch.bench.experiments.draw import draw
+from anabranch.bench.experiments.experiment import Experiment, write_findings
+from anabranch.bench.experiments.experiment import table as findings_table
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SHARED, SHARED_CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
+from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
 from anabranch.errors import BenchmarkError
 
 bench = typer.Typer(
-    rich_markup_mode="markdown", help="Measure Anabranch, beside Spark's own joins and against its own promises."
+    chain=True,
+    rich_markup_mode="markdown",
+    help="Measure Anabranch, beside Spark's own joins, against its own promises and against the papers' figures. "
+    "Several benchmarks may be named one after the other.",
 )
 
 BENCHMARKS = {
@@ -37,6 +45,7 @@ BENCHMARKS = {
     "shared": "two queries over one join beside one of them, and beside two that cannot share it",
     "groupby": "the same for aggregates over a window, beside transformWithState in Python",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
+    **{experiment.name: experiment.claim for experiment in PAPERS},
 }
 
 Work = Annotated[
@@ -242,6 +251,37 @@ def flat(
         raise typer.Exit(FAILED)
 
 
+def _add_experiment(experiment: Experiment) -> None:
+    """A command for an experiment of a paper."""
+
+    @reported
+    def command(
+        out: Annotated[Path, typer.Option(help="Folder for the numbers (JSON) and the picture (PNG).")] = Path(
+            "bench-results"
+        ),
+        as_json: AsJson = False,
+        debug: Debug = False,
+    ) -> None:
+        with _folder(None) as folder, embedded_spark(debug=debug) as spark:
+            findings = experiment.run(spark, folder, _report)
+        written = [write_findings(findings, out), draw(findings, experiment.draws, out)]
+        _show(json.dumps(findings.document(), indent=2) if as_json else findings_table(findings))
+        _report(f"written: {', '.join(map(str, written))}")
+        if not findings.hold:
+            raise typer.Exit(FAILED)
+
+    command.__doc__ = f"""Claim: {experiment.claim}.
+
+    Runs the variants of the experiment on one input, checks that each has all results, writes numbers and a picture,
+    and says whether the claim holds; the exit code is 1 if it does not.
+    """
+    bench.command(experiment.name, epilog=EXIT_CODES)(command)
+
+
+for _experiment in PAPERS:
+    _add_experiment(_experiment)
+
+
 def _compare(chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
     """Run a benchmark of several contenders with the options of its command."""
     with _folder(chosen["work"]) as folder:
@@ -276,7 +316,7 @@ def _report(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _show(result: str | Table) -> None:
+def _show(result: str | RenderableType) -> None:
     if isinstance(result, str):
         print(result)
     else:

@@ -8,6 +8,7 @@ import typer
 
 import anabranch
 from anabranch.cli.bench import bench
+from anabranch.cli.clean_up import clean_up
 from anabranch.cli.demo import demos
 from anabranch.cli.failures import EXIT_CODES
 from anabranch.cli.inspect import inspect
@@ -26,6 +27,7 @@ app = typer.Typer(
 app.add_typer(demos, name="demo")
 app.command(epilog=EXIT_CODES)(run)
 app.command(epilog=EXIT_CODES)(inspect)
+app.command("clean-up", epilog=EXIT_CODES)(clean_up)
 app.add_typer(bench, name="bench")
 
 

@@ -25,8 +25,18 @@ from numpy.typing import NDArray
 
 import anabranch
 from anabranch.errors import CheckpointError, CorruptStateError
-from anabranch.observe.inspection import GroupSeen, InputSeen, Inspection, QuerySeen, RunSeen, SpineSeen, StepSeen
+from anabranch.observe.inspection import (
+    GroupSeen,
+    InputSeen,
+    Inspection,
+    QuerySeen,
+    RunSeen,
+    SpilledSeen,
+    SpineSeen,
+    StepSeen,
+)
 from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
+from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import group_counts
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunFile, read_run
@@ -127,6 +137,9 @@ def _look(look: _Look, quick: bool) -> Inspection:
             for processor, manifest in enumerate(manifests)
             for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
         ),
+        spilled=tuple(
+            found for processor, manifest in enumerate(manifests) for found in _spilled(processor, manifest, plan)
+        ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
         unreferenced=tuple(_unreferenced(look)),
@@ -193,9 +206,14 @@ def _read_steps(look: _Look) -> None:
 def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
     """Check every file that a retained step names; count the groups of the newest one on the way."""
     step = look.steps[newest] if newest is not None else None
-    rows: NDArray[np.int64] = np.zeros(len(step.placements[0]) if step else 0, np.int64)
-    sizes: NDArray[np.float64] = np.zeros(len(rows))
-    wanted = _slices_by_file(look.manifests[newest]) if newest is not None else {}
+    count = len(step.placements[0]) if step else 0
+    active, spilled = _Groups.none(count), _Groups.none(count)
+    generations: NDArray[np.int64] = np.zeros(count, np.int64)
+    listed = look.manifests[newest] if newest is not None else []
+    for state in (state for manifest in listed for state in manifest.operators):
+        for generation in state.generations:
+            generations += generation.groups.mask()
+    wanted = _slices_by_file(listed)
     checked: set[tuple[str, int]] = set()
     for number, manifests in sorted(look.manifests.items(), reverse=True):
         for file in (file for manifest in manifests for file in manifest.files().values()):
@@ -207,16 +225,39 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
             except CorruptStateError as error:
                 look.found(error, number)
                 continue
-            for piece in wanted.get(file.name, []) if hashes is not None and number == newest else []:
-                counts = group_counts(hashes[piece.start : piece.stop], len(rows))
-                rows += counts
-                sizes += counts * (file.bytes / max(file.rows, 1))
+            for piece, is_active in wanted.get(file.name, []) if hashes is not None and number == newest else []:
+                counts = group_counts(hashes[piece.start : piece.stop], count)
+                (active if is_active else spilled).add(counts, piece)
     if quick or step is None:
         return ()
     return tuple(
-        GroupSeen(group, tuple(sorted(set(owners))), int(rows[group]), round(float(sizes[group])))
+        GroupSeen(
+            group,
+            tuple(sorted(set(owners))),
+            int(active.rows[group]),
+            round(float(active.bytes[group])),
+            round(float(spilled.bytes[group])),
+            int(generations[group]),
+        )
         for group, owners in enumerate(zip(*step.placements, strict=True))
     )
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Rows and bytes by partition group."""
+
+    rows: NDArray[np.int64]
+    bytes: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, count: int) -> _Groups:
+        return cls(np.zeros(count, np.int64), np.zeros(count))
+
+    def add(self, counts: NDArray[np.int64], piece: Slice) -> None:
+        meant = counts if piece.groups is None else counts * piece.groups.mask()
+        self.rows += meant
+        self.bytes += meant * (piece.file.bytes / max(piece.file.rows, 1))
 
 
 def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
@@ -233,12 +274,14 @@ def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
     return None
 
 
-def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[Slice]]:
-    found: dict[str, list[Slice]] = defaultdict(list)
+def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[tuple[Slice, bool]]]:
+    """What is listed of each file, and whether it is active."""
+    found: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
     for manifest in manifests:
-        for spine in manifest.spines:
-            for piece in spine.slices():
-                found[piece.file.name].append(piece)
+        for piece in manifest.active():
+            found[piece.file.name].append((piece, True))
+        for piece in manifest.spilled():
+            found[piece.file.name].append((piece, False))
     return found
 
 
@@ -273,6 +316,22 @@ def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
 def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
     files = {piece.file.name for piece in spine.slices()}
     return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+
+
+def _spilled(processor: int, manifest: Manifest, plan: Json) -> Iterator[SpilledSeen]:
+    for identity, state in zip(plan["operators"], manifest.operators, strict=True):
+        if state.generations:
+            holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
+            groups, owing = spilled_groups(state.generations), state.owing()
+            yield SpilledSeen(
+                processor,
+                ", ".join(holds),
+                len(state.generations),
+                sum(generation.rows for generation in state.generations),
+                sum(generation.bytes for generation in state.generations),
+                len(groups or ()),
+                len(owing or ()),
+            )
 
 
 def _unreferenced(look: _Look) -> Iterator[str]:

@@ -24,7 +24,10 @@ def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashe
     for segment in segments:
         outside = segment.span is not None and (segment.span[0] >= until or segment.span[1] < since)
         if segment.ts is not None and not outside:
-            found.append(segment.hashes[(segment.ts >= since) & (segment.ts < until)])
+            meant = (segment.ts >= since) & (segment.ts < until)
+            if segment.groups is not None:
+                meant &= segment.groups.holds(segment.hashes)
+            found.append(segment.hashes[meant])
     return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)
 
 

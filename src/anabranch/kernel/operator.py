@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from anabranch.state.run import Segment
 
@@ -51,3 +53,26 @@ class StatefulOperator(Protocol):
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
         """Those rows of a run that may still be needed, given what is in the run alone. Sorted runs stay sorted."""
+
+
+# Results, and how many of them each partition group has.
+Counted = tuple[pa.RecordBatch, NDArray[np.int64]]
+
+
+@runtime_checkable
+class SpillableOperator(Protocol):
+    """An operator whose partition groups can be spilled, and what was postponed by it produced later."""
+
+    @property
+    def freezes(self) -> bool:
+        """Whether a group that has spilled state gives no results at all until it is cleaned up."""
+
+    def counted(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """As `process`, with the results of each group counted."""
+
+    def owed(
+        self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """What was postponed: per generation, oldest first, the segments at each port."""

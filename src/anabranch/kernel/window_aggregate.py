@@ -24,11 +24,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from anabranch.kernel.aggregate import AGGREGATES
-from anabranch.kernel.lookup import first_at, gather, hashes_between, ranges_of
-from anabranch.kernel.multiway import MAX_TIME, UNBOUNDED
-from anabranch.kernel.operator import EXPIRY, Settled
+from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED
+from anabranch.kernel.lookup import Hashes, first_at, gather, hashes_between, ranges_of
+from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
+from anabranch.state.groups import groups_of
 from anabranch.state.run import HASH, TS, Segment
 
 
@@ -68,11 +69,35 @@ class WindowAggregate:
         """Rows wait until they are settled."""
         return True
 
+    @property
+    def freezes(self) -> bool:
+        """An answer needs all rows that are in its window, so while some are spilled there is none."""
+        return True
+
     def process(
         self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
     ) -> Iterator[pa.RecordBatch]:
         """The answers to the tuples that are settled in this batch; its own rows are not among them."""
-        segments, since = old[0], -UNBOUNDED if settled.since is None else settled.since
+        for results, _ in self._settle(old[0], settled):
+            yield results
+
+    def counted(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """The same, counted."""
+        for results, hashes in self._settle(old[0], settled):
+            yield results, np.bincount(groups_of(hashes, groups), minlength=groups)
+
+    def owed(
+        self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """The answers to the tuples that were settled since the groups were spilled, group by group in their order."""
+        rows = [[segment for ports in generations for segment in ports[0]]]
+        yield from self.counted(rows, (), settled, groups)
+
+    def _settle(self, segments: Sequence[Segment], settled: Settled) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
+        """Answers, and the hash of the tuple that each is the answer to."""
+        since = -UNBOUNDED if settled.since is None else settled.since
         if settled.until is None or settled.until <= since:
             return
         until = min(settled.until, UNBOUNDED)
@@ -138,7 +163,7 @@ class WindowAggregate:
             )
         return _Sorted(in_order, ts[order], np.cumsum(new_hash), collision)
 
-    def _answers(self, rows: _Sorted, since: int) -> Iterator[pa.RecordBatch]:
+    def _answers(self, rows: _Sorted, since: int) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
         asked = np.flatnonzero(rows.ts >= since)
         if self.distinct:
             asked = asked[~self._has_equal(rows)[asked]]
@@ -157,8 +182,9 @@ class WindowAggregate:
         if self.timed:
             arrays[TS] = pa.array(rows.ts[asked])
         results = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+        hashes = rows.rows.column(HASH).to_numpy()[asked]
         for start in range(0, len(results), self.chunk_rows):
-            yield results.slice(start, self.chunk_rows)
+            yield results.slice(start, self.chunk_rows), hashes[start : start + self.chunk_rows]
 
     def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
         """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""

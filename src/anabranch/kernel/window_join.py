@@ -9,8 +9,9 @@ from functools import reduce
 import numpy as np
 import pyarrow as pa
 
-from anabranch.kernel.multiway import JoinShape, Matches, join_deltas
-from anabranch.kernel.operator import EXPIRY, Settled
+from anabranch.kernel.combinations import JoinShape, Matches
+from anabranch.kernel.multiway import join_deltas, join_generations
+from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.state.run import TS, Segment
 
 
@@ -42,12 +43,31 @@ class WindowJoin:
         """Only what arrives can find a partner."""
         return False
 
+    @property
+    def freezes(self) -> bool:
+        """What arrives is joined with what has arrived since the group was spilled."""
+        return False
+
     def process(
         self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
     ) -> Iterator[pa.RecordBatch]:
         """All new combinations."""
         for matches in join_deltas(self.shape, old, deltas):
             yield self._project(matches)
+
+    def counted(
+        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """The same, counted."""
+        for matches in join_deltas(self.shape, old, deltas):
+            yield self._project(matches), matches.counts(groups)
+
+    def owed(
+        self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
+    ) -> Iterator[Counted]:
+        """All combinations that span generations."""
+        for matches in join_generations(self.shape, generations):
+            yield self._project(matches), matches.counts(groups)
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
         """All of them: what is dead is told by its time alone."""

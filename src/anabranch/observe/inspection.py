@@ -89,13 +89,31 @@ class SpineSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class SpilledSeen:
+    """The spilled state of one operator on one processor: its generations, and the groups that owe results."""
+
+    processor: int
+    inputs: str
+    generations: int
+    rows: int
+    bytes: int
+    groups: int
+    owing: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A partition group: the processors that have it, and what it holds, all operators together."""
+    """A partition group: the processors that have it, and what it holds, all operators together.
+
+    Rows and bytes are active ones; what is spilled is in so many `generations`.
+    """
 
     group: int
     processors: tuple[int, ...]
     rows: int
     bytes: int
+    spilled_bytes: int = 0
+    generations: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +128,7 @@ class Inspection:
     queries: tuple[QuerySeen, ...]
     inputs: tuple[InputSeen, ...]
     spines: tuple[SpineSeen, ...]
+    spilled: tuple[SpilledSeen, ...]
     groups: tuple[GroupSeen, ...]
     disk: dict[str, int]
     unreferenced: tuple[str, ...]
@@ -131,6 +150,8 @@ def describe(found: Inspection, *, groups: bool = False) -> Iterator[RenderableT
         yield _inputs(found.inputs)
     if found.spines:
         yield _state(found.spines)
+    if found.spilled:
+        yield _spilled(found.spilled)
     if found.groups:
         yield from _groups(found.groups, all_of_them=groups)
     yield _disk(found)
@@ -208,6 +229,20 @@ def _state(spines: Iterable[SpineSeen]) -> Table:
     return table
 
 
+def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
+    table = _table("processor", "spilled of", "rows", "bytes", "generations", "groups", "owing results")
+    for entry in spilled:
+        table.add_row(
+            str(entry.processor),
+            entry.inputs,
+            *_counts(entry.rows, entry.bytes),
+            str(entry.generations),
+            str(entry.groups),
+            str(entry.owing),
+        )
+    return table
+
+
 def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
     rows = sorted(entry.rows for entry in groups)
     filled = sum(count > 0 for count in rows)
@@ -218,13 +253,15 @@ def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[Ren
     )
     if not all_of_them:
         return
-    table = _table("group", "processor", "rows", "bytes", "", left=0)
+    table = _table("group", "processor", "rows", "bytes", "spilled", "generations", "", left=0)
     for entry in groups:
         share = bar(entry.rows / max(greatest.rows, 1), 24)
         table.add_row(
             str(entry.group),
             ", ".join(map(str, entry.processors)),
             *_counts(entry.rows, entry.bytes),
+            format_bytes(entry.spilled_bytes),
+            str(entry.generations),
             Text(share, "blue"),
         )
     yield table

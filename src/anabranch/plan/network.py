@@ -115,6 +115,13 @@ class Network:
         n = self.operator_of(node)
         return (node,) if n is None else tuple(i for port in self.operators[n].ports for i in self.inputs_of(port.node))
 
+    def operators_of(self, node: int) -> tuple[int, ...]:
+        """The operators that the rows of a node have gone through, within its block; its own is the last."""
+        n = self.operator_of(node)
+        if n is None:
+            return ()
+        return (*(m for port in self.operators[n].ports for m in self.operators_of(port.node)), n)
+
     def consumers(self, node: int) -> list[int]:
         """The numbers of the ports that the rows of a node go to as they are."""
         return [number for number, (n, p) in enumerate(self.ports) if self.operators[n].ports[p].node == node]

@@ -20,12 +20,17 @@ Where rows are grouped the answer to a row is known when no older one can come: 
 watermark of all inputs. So there every input must have a lateness, and rows behind what is settled are late whatever
 the windows: rows of a stream before they travel, joined ones where they come to the grouping. The port of a grouping
 holds rows as long as a window can reach them from what is not settled yet.
+
+An operator that has spilled state owes results that are older than any watermark says. They are made of at least one
+row that came after the spill, so they are not older than the watermarks were then: that time is the operator's
+*frontier* until clean-up has paid. What takes rows from it waits there: nothing behind the frontier is settled, and
+nothing dies that could still meet what is owed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.plan.logical import ContinuousQuery, StreamSchema
 
@@ -80,13 +85,14 @@ class PortTime:
     """A port: the inputs whose rows it holds, and those on the other side of its operator.
 
     `window` is the smallest of the inputs inside; None if they have none. The port of a grouping has no other side, but
-    the grouping's number.
+    the grouping's number. `debtors` are the operators whose results come in on the other side; for a grouping, inside.
     """
 
     inside: tuple[int, ...]
     outside: tuple[int, ...]
     window: int | None
     grouping: int | None = None
+    debtors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +100,27 @@ class FedTime:
     """A block that feeds an input: the inputs that its rows are made of, and its grouping's number if it has one.
 
     Of joined rows nothing comes behind all watermarks of what they are made of; of groups, behind what was answered. Of
-    rows without an event time nothing can be said (`timed`).
+    rows without an event time nothing can be said (`timed`). `debtors` are the operators of the block.
     """
 
     input: int
     inside: tuple[int, ...]
     grouping: int | None = None
     timed: bool = True
+    debtors: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
     """Rows of a source older than its `late` are late, rows at a port older than its `purge` dead; None is never.
 
-    What is older than `settled`, per grouping, is complete; None is nothing.
+    What is older than `settled`, per grouping, is complete; None is nothing. `marks` are the watermarks by input.
     """
 
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
     settled: tuple[int | None, ...] = ()
+    marks: Mapping[int, int | None] = field(default_factory=dict)
 
 
 def thresholds(
@@ -121,11 +129,14 @@ def thresholds(
     newest: Sequence[int | None],
     settled: Sequence[int | None] = (),
     fed: Sequence[FedTime] = (),
+    frontiers: Mapping[int, int | None] | None = None,
 ) -> Thresholds:
     """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
 
-    What is `fed` stands in an order in which blocks come before those that they are in.
+    What is `fed` stands in an order in which blocks come before those that they are in. `frontiers` are those of the
+    operators that owe something.
     """
+    owing = frontiers or {}
     late = [
         None if source.lateness is None or seen is None else seen - source.lateness
         for source, seen in zip(sources, newest, strict=True)
@@ -139,14 +150,28 @@ def thresholds(
         marks[source.input] = _least([bound, marks[source.input]]) if source.input in marks else bound
     for block in fed:
         bound = settled[block.grouping] if block.grouping is not None else _least([marks[i] for i in block.inside])
-        bound = bound if block.timed else None
+        bound = _least([bound, *_debts(block.debtors, owing)]) if block.timed else None
         marks[block.input] = _least([bound, marks[block.input]]) if block.input in marks else bound
     now = list(settled)
     for port in ports:
         if port.grouping is not None:
-            now[port.grouping] = _greatest([settled[port.grouping], _least([marks[i] for i in port.inside])])
-    purge = tuple(_purge(port, marks, settled) for port in ports)
-    return Thresholds(tuple(late), purge, tuple(now))
+            complete = _least([*(marks[i] for i in port.inside), *_debts(port.debtors, owing)])
+            now[port.grouping] = _greatest([settled[port.grouping], complete])
+    purge = tuple(_purge(port, marks, settled, owing) for port in ports)
+    return Thresholds(tuple(late), purge, tuple(now), marks)
+
+
+def frontier(
+    inputs: Collection[int],
+    below: Collection[int],
+    marks: Mapping[int, int | None],
+    frontiers: Mapping[int, int | None],
+) -> int | None:
+    """What results of rows that are still to come cannot be older than, for an operator over some inputs.
+
+    `below` are the operators that it takes rows from.
+    """
+    return _least([*(marks.get(i) for i in inputs), *_debts(below, frontiers)])
 
 
 def ended(
@@ -207,6 +232,18 @@ def _greatest(bounds: Sequence[int | None]) -> int | None:
     return max((bound for bound in bounds if bound is not None), default=None)
 
 
-def _purge(port: PortTime, marks: Mapping[int, int | None], settled: Sequence[int | None]) -> int | None:
-    bound = settled[port.grouping] if port.grouping is not None else _least([marks[j] for j in port.outside])
+def _debts(operators: Collection[int], frontiers: Mapping[int, int | None]) -> list[int | None]:
+    return [frontiers[n] for n in operators if n in frontiers]
+
+
+def _purge(
+    port: PortTime,
+    marks: Mapping[int, int | None],
+    settled: Sequence[int | None],
+    frontiers: Mapping[int, int | None],
+) -> int | None:
+    if port.grouping is not None:
+        bound = settled[port.grouping]
+    else:
+        bound = _least([*(marks[j] for j in port.outside), *_debts(port.debtors, frontiers)])
     return None if port.window is None or bound is None else bound - port.window

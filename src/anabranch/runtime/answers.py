@@ -24,9 +24,9 @@ from anabranch.plan.logical import quote
 from anabranch.runtime.carried import restore
 from anabranch.runtime.diagnosis import failing_joined_row
 from anabranch.runtime.layout import AnswerLayout, Layout, Outlet
-from anabranch.runtime.processor import ARROW, YIELDED, ProcessorPlan
 from anabranch.runtime.report import Report
 from anabranch.runtime.sinks import FileSink, Sink
+from anabranch.runtime.tasks import ARROW, YIELDED, ProcessorPlan
 
 HANDED_OVER = "results"
 

@@ -8,7 +8,8 @@
     steps/N.json        a committed step: created once, atomically, naming its plan and the reports it consists of
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
-    ending.json         how often the input was taken for ended, if it ever was
+    run.json            what the last run was made of: settings, streams, queries, sinks
+    extra.json          the last step that was to be made without a batch: what it does, and its number among these
     spark/N/            Spark's own offsets and commits, under plan N
 
 A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
@@ -25,7 +26,8 @@ import shutil
 import socket
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +37,22 @@ from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.manifest import Manifest
+from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
 
 RETAINED_STEPS = 2
-ENDING = "ending.json"
+EXTRA = "extra.json"
+RECORD = "run.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A step without a batch: at the end of the input, or to clean up. `number` counts them; what it cleans up is by
+    operator."""
+
+    number: int
+    ending: bool
+    clean_up: dict[int, CleanUp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +60,8 @@ class Step:
     """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
     State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
-    answered, per grouping. `endings` counts the steps so far that took the input for ended; each was delivered under an
-    id of its own, so later batches are moved up by it.
+    answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
+    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator.
     """
 
     number: int
@@ -60,11 +74,13 @@ class Step:
     totals: dict[str, Any]
     plan: int
     settled: tuple[int | None, ...] = ()
-    endings: int = 0
+    extra: int = 0
+    clean_up: dict[int, CleanUp] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """As committed."""
-        return {**asdict(self), "placements": [as_blocks(placement) for placement in self.placements]}
+        placements = [as_blocks(placement) for placement in self.placements]
+        return {**asdict(self), "placements": placements, "clean_up": _clean_up_to_json(self.clean_up)}
 
     @classmethod
     def from_json(cls, body: Json) -> Step:
@@ -80,7 +96,8 @@ class Step:
             body["totals"],
             body["plan"],
             tuple(body["settled"]),
-            body["endings"],
+            body["extra"],
+            _clean_up_from_json(body["clean_up"]),
         )
 
 
@@ -233,14 +250,27 @@ class Checkpoint:
         if not create_file(path, encode_document(step.to_json())) and self.read_step(step.number) != step:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
 
-    def announce_end(self, last: Step) -> None:
-        """Put on record that the input has ended, before anything is done about it."""
-        write_file(self.path / ENDING, encode_document({"endings": last.endings + 1}))
+    def announce(self, extra: Extra) -> None:
+        """Put on record that a step without a batch is to be made, before anything is done about it."""
+        body = {"number": extra.number, "ending": extra.ending, "clean_up": _clean_up_to_json(extra.clean_up)}
+        write_file(self.path / EXTRA, encode_document(body))
 
-    def must_end(self, last: Step | None) -> bool:
-        """Whether the input was taken for ended, and what follows from that was not committed."""
-        path = self.path / ENDING
-        return last is not None and path.exists() and last.endings < int(read_document(path)["endings"])
+    def announced(self, last: Step | None) -> Extra | None:
+        """A step without a batch that is on record and was not committed."""
+        path = self.path / EXTRA
+        if last is None or not path.exists():
+            return None
+        body = read_document(path)
+        extra = Extra(body["number"], body["ending"], _clean_up_from_json(body["clean_up"]))
+        return extra if last.extra < extra.number else None
+
+    def record(self, body: Json) -> None:
+        """Put on record what the run is made of."""
+        write_file(self.path / RECORD, encode_document(body))
+
+    def recorded(self) -> Json:
+        """What the last run was made of."""
+        return read_document(self.path / RECORD)
 
     def has_planned(self, batch_id: int) -> bool:
         """Whether Spark has begun a batch after this one."""
@@ -320,6 +350,14 @@ class Checkpoint:
             raise CheckpointInUseError(f"checkpoint {self.path} is being taken over by another run at this moment")
         for epoch in taken:
             (directory / f"{epoch:010d}.json").unlink(missing_ok=True)
+
+
+def _clean_up_to_json(clean_up: Mapping[int, CleanUp]) -> Json:
+    return {str(operator): cleaning.to_json() for operator, cleaning in clean_up.items()}
+
+
+def _clean_up_from_json(body: Json) -> dict[int, CleanUp]:
+    return {int(operator): CleanUp.from_json(cleaning) for operator, cleaning in body.items()}
 
 
 def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError
+from anabranch.kernel.combinations import UNBOUNDED
 from anabranch.kernel.expression import Fused
-from anabranch.kernel.multiway import UNBOUNDED
 from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
 from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.plan.texts import is_name

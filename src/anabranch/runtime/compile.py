@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from anabranch.kernel.combinations import JoinShape
 from anabranch.kernel.delta import Projection
-from anabranch.kernel.multiway import JoinShape
 from anabranch.kernel.operator import EXPIRY, StatefulOperator
 from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
@@ -32,7 +32,7 @@ from anabranch.runtime.keys import canonical
 from anabranch.runtime.lanes import Lanes, is_read, place
 from anabranch.runtime.layout import AnswerLayout, Exchange, InputLayout, Layout, Outlet, Slot
 from anabranch.runtime.notes import NOTE
-from anabranch.runtime.processor import Arrival, Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
+from anabranch.runtime.tasks import Arrival, Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.state.run import HASH, TS
 
 # A run covers at most this part of the time that rows are kept, so that most of them can be dropped whole.
@@ -121,7 +121,9 @@ class _Maker:
             rounds=rounds,
             stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
             max_spans=tuple(_max_span(sources, port, fed) for port in ports),
+            windows=tuple(port.window if port.grouping is None else None for port in ports),
             groupings=tuple(self._groupings),
+            groups=len(self._placements[0]),
             keep_rejected=self._keep_rejected,
             late_projections=tuple(late) if self._keep_late else None,
         )
@@ -322,7 +324,8 @@ class _Maker:
                 n = self._network.operator_of(fed.node)
                 assert n is not None, "a block has an operator"
                 timed = self._streams[entry.entry.stream].time is not None
-                yield FedTime(number, self._network.inputs_of(fed.node), self._grouping(n), timed)
+                inside, debtors = self._network.inputs_of(fed.node), self._network.operators_of(fed.node)
+                yield FedTime(number, inside, self._grouping(n), timed, debtors)
 
     def _outlet(self, branch: Fed) -> Outlet:
         """What is picked for an answer, in its final form if it can be, and what is left to do with it."""
@@ -362,7 +365,10 @@ class _Maker:
         inside = network.inputs_of(ports[p].node)
         others = (i for other, port in enumerate(ports) if other != p for i in network.inputs_of(port.node))
         windows = [w for i in inside if (w := network.inputs[i].entry.window) is not None]
-        return PortTime(inside, tuple(sorted(others)), min(windows, default=None), self._grouping(n))
+        grouping = self._grouping(n)
+        feeding = [port.node for other, port in enumerate(ports) if other != p or grouping is not None]
+        debtors = tuple(m for node in feeding for m in network.operators_of(node))
+        return PortTime(inside, tuple(sorted(others)), min(windows, default=None), grouping, debtors)
 
     def _grouping(self, n: int) -> int | None:
         return self._groupings.index(n) if n in self._groupings else None

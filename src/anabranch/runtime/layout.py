@@ -20,7 +20,7 @@ from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import FedTime, PortTime, SourceTime
 from anabranch.runtime.attempt import Judged
 from anabranch.runtime.keys import INJECTIVE
-from anabranch.runtime.processor import ProcessorPlan
+from anabranch.runtime.tasks import ProcessorPlan
 
 
 @dataclass(frozen=True, slots=True)

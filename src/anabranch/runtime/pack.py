@@ -16,16 +16,16 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError
+from anabranch.kernel.combinations import MAX_TIME
 from anabranch.kernel.delta import INPUT
-from anabranch.kernel.multiway import MAX_TIME
 from anabranch.plan.logical import all_of, quote
 from anabranch.plan.placement import Placement, even_placement
+from anabranch.runtime.arrivals import REJECT
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried, type_text
 from anabranch.runtime.derive import passing, source_frame
 from anabranch.runtime.layout import Exchange, InputLayout, Lane, Layout, Slot
 from anabranch.runtime.notes import NOTE, bad_row
-from anabranch.runtime.processor import REJECT
 from anabranch.state.groups import group_bits
 from anabranch.state.run import HASH, TS
 

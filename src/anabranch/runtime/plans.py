@@ -18,7 +18,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.runtime.checkpoint import Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
-from anabranch.state.manifest import Manifest
+from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
 
@@ -233,8 +233,19 @@ def carry_over(
             for now, placed in zip(placements, _listed(last.placements, *operators, None), strict=True)
         ),
         totals=totals,
+        clean_up={
+            plan["operators"].index(identity): last.clean_up[n]
+            for n, identity in enumerate(known["operators"])
+            if n in last.clean_up and identity in plan["operators"]
+        },
     )
-    return step, [Manifest(tuple(_listed(manifest.spines, *ports, Spine()))) for manifest in manifests]
+    return step, [
+        Manifest(
+            tuple(_listed(manifest.spines, *ports, Spine())),
+            tuple(_listed(manifest.operators, *operators, OperatorState())),
+        )
+        for manifest in manifests
+    ]
 
 
 def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Other) -> list[Value | Other]:

@@ -12,13 +12,11 @@ If Spark stops reading results early, no report is written and the step is compl
 from __future__ import annotations
 
 import gc
-import json
 import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -27,18 +25,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from anabranch.errors import AnabranchError, BadRowError, CorruptStateError
-from anabranch.kernel.delta import INPUT, Projection, keep_after, sort_delta, sort_rows
-from anabranch.kernel.expression import Fused, columns_of, evaluate, select
-from anabranch.kernel.operator import Settled, StatefulOperator
+from anabranch.errors import AnabranchError, CorruptStateError
+from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
+from anabranch.kernel.operator import Counted, Settled, SpillableOperator
+from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.report import Report, parse_parked, report_body
-from anabranch.state.manifest import Manifest
+from anabranch.runtime.tasks import ARROW, YIELDED, Goes, OperatorPlan, ProcessorPlan, StepTask
+from anabranch.state.generation import spilled_groups
+from anabranch.state.groups import GroupSet, group_counts
+from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, write_run
-from anabranch.state.spine import Slice, Spine
-from anabranch.state.store import Json, encode_document, read_document, sync, write_file
+from anabranch.state.spill import all_generations, piece_rows, present_groups, reunite, spared
+from anabranch.state.spine import Slice, Spared, Spine, keep_alive
+from anabranch.state.statistics import DECAY, Statistics
+from anabranch.state.store import encode_document, read_document, sync, write_file
 
-REJECT = "reject"
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
 # at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
 MERGE_FACTOR = 1.5
@@ -58,131 +60,6 @@ class Writer(Protocol):
 
     def close(self) -> None:
         """Write what is left, and close the file."""
-
-
-class Goes(StrEnum):
-    """Where results of an operator go: to a sink, through the next exchange, or to a port on this processor."""
-
-    SINK = "sink"
-    EXCHANGE = "exchange"
-    HERE = "here"
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """What of an operator's results goes where: `number` is that of a port, the tag of a lane, or an outlet's.
-
-    `picked` are pairs of a new name and the name in the results. Results that stay on the processor may have to meet
-    conditions, and have columns that are `computed`.
-    """
-
-    goes: Goes
-    number: int
-    picked: tuple[tuple[str, str], ...]
-    conditions: tuple[Fused, ...] = ()
-    computed: tuple[tuple[str, Fused], ...] = ()
-
-    @property
-    def reads(self) -> set[str]:
-        """The columns of the results that are needed."""
-        evaluated = [*self.conditions, *(fused for _, fused in self.computed)]
-        return {name for _, name in self.picked}.union(*(columns_of(fused.expression) for fused in evaluated))
-
-    def take(self, results: pa.RecordBatch) -> pa.RecordBatch:
-        """What goes there of some results."""
-        missing = self.reads.difference(results.schema.names)
-        if missing:
-            given = results.schema.names
-            raise AnabranchError(f"an operator gave columns {given}, and none that is called {min(missing)!r}")
-        rows = select(self.conditions, results)
-        arrays = {name: rows.column(found) for name, found in self.picked}
-        arrays |= {name: evaluate(fused, rows) for name, fused in self.computed}
-        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorPlan:
-    """An operator as a processor runs it: its number, those of its ports, and where its results go."""
-
-    number: int
-    ports: tuple[int, ...]
-    operator: StatefulOperator
-    destinations: tuple[Destination, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Where rows go that arrive with a tag, and what of them is stored there."""
-
-    port: int
-    stored: Projection
-
-
-@dataclass(frozen=True, slots=True)
-class RoundPlan:
-    """The operators of a round, lower ones first, and what arrives before it, by tag: in the first, by source.
-
-    `exchanged` is the schema of what goes through the exchange after this round; None after the last.
-    """
-
-    operators: tuple[OperatorPlan, ...]
-    arrivals: dict[int, Arrival]
-    exchanged: pa.Schema | None = None
-
-
-# What comes out of an outlet is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
-YIELDED = "yielded"
-ARROW = "arrow"
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessorPlan:
-    """What stays the same for a whole run, or until it answers other queries.
-
-    Rows arrive from sources, which are called `aliases`. `stored` and `max_spans` are per port: the columns of its
-    state, and how much time a run may cover. `groupings` are the numbers of the operators that group.
-    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
-
-    `written` says what becomes of what comes out of each outlet. Where a processor writes results itself its report
-    names the files: they need not go through the JVM to end in a file, and several answers come out of one pass.
-    """
-
-    aliases: tuple[str, ...]
-    rounds: tuple[RoundPlan, ...]
-    stored: tuple[tuple[str, ...], ...]
-    max_spans: tuple[int | None, ...]
-    groupings: tuple[int, ...]
-    keep_rejected: bool
-    late_projections: tuple[Projection, ...] | None = None
-    written: tuple[str, ...] = ()
-
-    @property
-    def ports(self) -> int:
-        """How many ports have state."""
-        return len(self.max_spans)
-
-    @property
-    def operators(self) -> int:
-        """How many operators there are."""
-        return sum(len(entry.operators) for entry in self.rounds)
-
-
-@dataclass(frozen=True, slots=True)
-class StepTask:
-    """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
-
-    `results` are the folders for what is written, per outlet. `manifest` is JSON, to travel lightly.
-    """
-
-    state: str
-    reports: str
-    results: tuple[str | None, ...]
-    step: int
-    processor: int
-    manifest: Json
-    late: tuple[int | None, ...]
-    purge: tuple[int | None, ...]
-    settled: tuple[Settled, ...]
 
 
 def settle_worker() -> None:
@@ -224,41 +101,75 @@ class _Attempt:
         self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
         self._files = 0
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
+        self._cache = _cache
         self._writers: dict[int, Writer] = {}  # by outlet
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
+        self._produced: NDArray[np.int64] = np.zeros(plan.groups, dtype=np.int64)  # by the operator at work, by group
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, report = self._task, self._report
         arrived = [batch for batch in batches if batch.num_rows]
         started = time.perf_counter()
         waited = 0.0
-        _cache.start_task()
-        spines = list(Manifest.from_json(task.manifest).spines)
+        before = Manifest.from_json(task.manifest)
+        _cache.start_task(task.processor, {piece.file for piece in before.active()})
+        spines, states = list(before.spines), [OperatorState()] * len(before.operators)
         self._take_parked()
         self._take_arrived(arrived)
         mine = [port for operator in self._round.operators for port in operator.ports]
         for operator in self._round.operators:
-            settled = self._settled(operator)
-            for port in operator.ports:
-                spines[port] = spines[port].purge(task.purge[port])
-                self._drop_answered(port, settled)
-            for results in self._run_operator(operator, spines, settled):
+            states[operator.number] = before.operators[operator.number]
+            for results in self._work(operator, spines, states):
                 yielded = time.perf_counter()
                 yield results
                 waited += time.perf_counter() - yielded
-            for nth, port in enumerate(operator.ports):
-                spines[port] = self._insert(operator, nth, spines[port], settled)
         self.close()
         waiting = sorted(port for port, delta in self._deltas.items() if port not in mine and len(delta))
         parked = {port: self._park(port) for port in waiting}
-        manifest = Manifest(tuple(spine if port in mine else Spine() for port, spine in enumerate(spines)))
-        report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
+        listed = tuple(spine if port in mine else Spine() for port, spine in enumerate(spines))
+        manifest = Manifest(listed, tuple(states))
+        report.look_at(manifest)
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
         if self._files:
             sync(Path(task.state))
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
+
+    def _work(
+        self, operator: OperatorPlan, spines: list[Spine], states: list[OperatorState]
+    ) -> Iterator[pa.RecordBatch]:
+        """All that an operator does in a step; its spines and its state are changed in place."""
+        state, settled = states[operator.number], self._settled(operator)
+        had = [spines[port] for port in operator.ports]
+        needed = spared(state, [self._plan.windows[port] for port in operator.ports])
+        for port in operator.ports:
+            spines[port] = spines[port].purge(self._task.purge[port], needed, self._cuts)
+            self._drop_answered(port, settled)
+        self._produced = np.zeros(self._plan.groups, dtype=np.int64)
+        arrived = self._arrived_groups(operator)
+        yield from self._route(operator, self._results(operator, spines, state, settled))
+        for nth, port in enumerate(operator.ports):
+            spines[port] = self._insert(operator, nth, spines[port], settled, needed)
+        cleaning = self._task.clean_up.get(operator.number)
+        if cleaning is not None and state.generations:
+            own = spilled_groups(state.generations)
+            assert own is not None, "there are generations"
+            held = [spines[port] for port in operator.ports], state
+            for groups, stays in ((own & cleaning.groups - cleaning.back, True), (own & cleaning.back, False)):
+                if groups:
+                    yield from self._route(operator, self._owed(operator, held, groups, settled))
+                    held = self._reunite(operator, held, groups, settled, stays=stays)
+            for port, spine in zip(operator.ports, held[0], strict=True):
+                spines[port] = spine
+            state = held[1]
+        now = [spines[port] for port in operator.ports]
+        retired = [piece for spine in now for piece in spine.retired]
+        states[operator.number] = replace(
+            state,
+            statistics=self._count(state.statistics, had, now, arrived),
+            retired=present_groups(retired, self._plan.groups, self._cuts) if retired else None,
+        )
 
     def close(self) -> None:
         """Close what results were written to."""
@@ -298,7 +209,8 @@ class _Attempt:
             return
         packed = pa.Table.from_batches(arrived).combine_chunks()
         if self._number == 0:
-            for port, delta in self._sort_out(packed).items():
+            sorting = Arrivals(self._plan, self._task, self._report, self._name)
+            for port, delta in sorting.sort_out(packed, self._round.arrivals).items():
                 self._add_delta(port, delta)
             return
         tags = packed.column(INPUT).to_numpy()
@@ -319,17 +231,78 @@ class _Attempt:
             if file is not None:
                 self._written[port] = file
 
-    def _run_operator(self, operator: OperatorPlan, spines: list[Spine], settled: Settled) -> Iterator[pa.RecordBatch]:
-        """Results that leave the processor; those that stay become the deltas of their ports, or go into files."""
-        if not operator.operator.waits and not any(len(self._deltas.get(port, ())) for port in operator.ports):
+    def _results(
+        self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, settled: Settled
+    ) -> Iterator[pa.RecordBatch]:
+        """What an operator makes of the active state and of what is new."""
+        kernel = operator.operator
+        if not kernel.waits and not any(len(self._deltas.get(port, ())) for port in operator.ports):
             return
         old = [[self._open(port, piece) for piece in spines[port].slices()] for port in operator.ports]
         deltas = [
             self._deltas.get(port) or (segments[0].slice(0, 0) if segments else NOTHING)
             for port, segments in zip(operator.ports, old, strict=True)
         ]
+        if not isinstance(kernel, SpillableOperator):
+            # It may look at rows as it likes.
+            yield from kernel.process([[s.solid() for s in segments] for segments in old], deltas, settled)
+            return
+        frozen = spilled_groups(state.generations) if kernel.freezes else None
+        if frozen is not None:
+            active = GroupSet.all(self._plan.groups) - frozen
+            old = [[_among(segment, active) for segment in segments] for segments in old]
+        yield from self._counting(kernel.counted(old, deltas, settled, self._plan.groups))
+
+    def _owed(
+        self, operator: OperatorPlan, held: tuple[list[Spine], OperatorState], groups: GroupSet, settled: Settled
+    ) -> Iterator[pa.RecordBatch]:
+        """What an operator owes for some groups. What was spilled is mapped only as long as it is needed."""
+        kernel = operator.operator
+        assert isinstance(kernel, SpillableOperator), "only what can be cleaned up is spilled"
+        self._cache = RunCache()
+        try:
+            for since, some in _by_since(held[1], groups) if kernel.freezes else [(None, groups)]:
+                generations = [
+                    [
+                        [self._open(port, piece) for piece in slices]
+                        for port, slices in zip(operator.ports, ports, strict=True)
+                    ]
+                    for ports in all_generations(*held, some, self._cuts)
+                ]
+                owed = kernel.owed(generations, Settled(since, settled.until), self._plan.groups)
+                for results in self._counting(owed):
+                    self._report.owed[operator.number] += len(results)
+                    yield results
+                del generations
+        finally:
+            self._cache.close()
+            self._cache = _cache
+
+    def _reunite(
+        self,
+        operator: OperatorPlan,
+        held: tuple[list[Spine], OperatorState],
+        groups: GroupSet,
+        settled: Settled,
+        *,
+        stays: bool,
+    ) -> tuple[list[Spine], OperatorState]:
+        kernel = operator.operator
+        frozen = isinstance(kernel, SpillableOperator) and kernel.freezes
+        since = settled.until if frozen else self._task.since[operator.number]
+        purge = [self._task.purge[port] for port in operator.ports]
+        place = (self._task.step, since) if stays else None
+        return reunite(*held, groups, self._cuts, purge=purge, stays=place)
+
+    def _counting(self, counted: Iterator[Counted]) -> Iterator[pa.RecordBatch]:
+        for results, counts in counted:
+            self._produced += counts
+            yield results
+
+    def _route(self, operator: OperatorPlan, chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Results that leave the processor; those that stay become the deltas of their ports, or go into files."""
         staying: dict[int, list[pa.RecordBatch]] = {}
-        for chunk in operator.operator.process(old, deltas, settled):
+        for chunk in chunks:
             self._report.produced[operator.number] += len(chunk)
             failpoint("processor.results")
             for destination in operator.destinations:
@@ -346,6 +319,27 @@ class _Attempt:
                         self._writer(destination.number, picked.schema).write_batch(picked)
         for port, made in staying.items():
             self._add_delta(port, sort_rows(pa.Table.from_batches(made).combine_chunks()))
+
+    def _arrived_groups(self, operator: OperatorPlan) -> NDArray[np.bool_]:
+        """The groups of an operator that something has come for."""
+        found = np.zeros(self._plan.groups, dtype=bool)
+        for port in operator.ports:
+            if len(self._deltas.get(port, ())):
+                found |= group_counts(self._deltas[port].hashes, self._plan.groups) > 0
+        return found
+
+    def _count(
+        self, known: Statistics, had: list[Spine], spines: list[Spine], arrived: NDArray[np.bool_]
+    ) -> Statistics:
+        """What is known of an operator's groups after the step."""
+        sizes, produced, recent, inserted = known.dense(self._plan.groups)
+        if spines != had:
+            exact = np.zeros(self._plan.groups)
+            for piece in (piece for spine in spines for piece in spine.slices()):
+                exact += piece_rows(piece, self._cuts) * (piece.file.bytes / piece.file.rows)
+            sizes = np.rint(exact).astype(np.int64)
+        inserted = np.where(arrived, self._task.now, inserted)
+        return Statistics.of(sizes, produced + self._produced, recent * DECAY + self._produced, inserted)
 
     def _writer(self, outlet: int, schema: pa.Schema) -> Writer:
         """Where what comes out of an outlet is written."""
@@ -364,76 +358,6 @@ class _Attempt:
             )
         return self._writers[outlet]
 
-    def _sort_out(self, packed: pa.Table) -> dict[int, Segment]:
-        """Count and reject the arriving rows of streams by source, and sort them by port."""
-        tags = packed.column(INPUT).to_numpy()
-        bad = self._bad_rows(packed)
-        timed = TS in packed.column_names
-        taken: dict[int, list[NDArray[np.int64]]] = {}
-        late_rows = []
-        for i, arrival in self._round.arrivals.items():
-            mask = tags == i
-            self._report.received[i] = int(mask.sum())
-            if bad is not None:
-                self._report.rejected[i] = int((mask & bad).sum())
-                mask &= ~bad
-            rows = np.flatnonzero(mask)
-            if timed and len(rows):
-                ts = packed.column(TS).to_numpy()
-                self._report.newest[i] = int(ts[rows].max())
-                threshold = self._task.late[i]
-                if threshold is not None:
-                    on_time = ts[rows] >= threshold
-                    late_rows.append((i, rows[~on_time]))
-                    self._report.late[i] = len(rows) - int(on_time.sum())
-                    rows = rows[on_time]
-            taken.setdefault(arrival.port, []).append(rows)
-        if self._plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
-            self._report.late_file = self._write_late(packed, self._plan.late_projections, late_rows)
-        stored = {arrival.port: arrival.stored for arrival in self._round.arrivals.values()}
-        return {
-            port: sort_delta(packed, np.concatenate(rows) if len(rows) > 1 else rows[0], stored[port])
-            for port, rows in taken.items()
-        }
-
-    def _bad_rows(self, packed: pa.Table) -> NDArray[np.bool_] | None:
-        if REJECT not in packed.column_names:
-            return None
-        column = packed.column(REJECT)
-        if column.null_count == len(column):
-            return None
-        mask: NDArray[np.bool_] = column.is_valid().to_numpy()
-        if not self._plan.keep_rejected:
-            sample = json.loads(column.filter(column.is_valid())[0].as_py())
-            raise BadRowError(
-                f"stream {sample['stream']}, column {sample['column']}: {int(mask.sum())} row(s) cannot be "
-                f"processed because {sample['problem']}; for example {sample['row']}. Correct or filter the "
-                "input, or set quarantine=PATH to put such rows aside and go on"
-            )
-        lines = [text for text in column.to_pylist() if text is not None]
-        self._report.rejected_file = self._write_lines("rejected", lines)
-        return mask
-
-    def _write_late(
-        self, packed: pa.Table, projections: tuple[Projection, ...], late: list[tuple[int, NDArray[np.int64]]]
-    ) -> str:
-        lines = []
-        for i, rows in late:
-            picked = packed.take(pa.array(rows))
-            columns = {name: picked.column(slot).to_pylist() for name, slot in projections[i].columns}
-            ts = picked.column(TS).to_pylist()
-            for n, time_us in enumerate(ts):
-                row = {name: values[n] for name, values in columns.items()}
-                entry = {"input": self._plan.aliases[i], "ts": time_us, "row": row}
-                lines.append(json.dumps(entry, default=str, sort_keys=True))
-        return self._write_lines("late", lines)
-
-    def _write_lines(self, kind: str, lines: list[str]) -> str:
-        name = f"{kind}-{self._name}.jsonl"
-        text = "".join(line + "\n" for line in sorted(lines))
-        write_file(Path(self._task.reports) / name, text.encode())
-        return name
-
     def _outgoing(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Results of an operator in the schema that all of a round share in the exchange after it."""
         schema = self._round.exchanged
@@ -444,7 +368,7 @@ class _Attempt:
         columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _insert(self, operator: OperatorPlan, nth: int, spine: Spine, settled: Settled) -> Spine:
+    def _insert(self, operator: OperatorPlan, nth: int, spine: Spine, settled: Settled, needed: Spared | None) -> Spine:
         port = operator.ports[nth]
         if port not in self._deltas:
             return spine
@@ -452,34 +376,54 @@ class _Attempt:
         delta = self._deltas[port]
         file = self._written.get(port)
         if file is None:
-            delta = keep_after(delta, threshold)
-            if len(delta) == 0:
+            alive = keep_alive(delta, threshold, needed)
+            if alive is None:
                 return spine
-            file = self._write(delta)
+            file = self._write(alive)
         spine = spine.insert(file)
         budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
-            return self._write(operator.operator.keep(nth, merged, settled))
+            # What a spilled group still needs is not known here.
+            return self._write(merged if needed is not None else operator.operator.keep(nth, merged, settled))
 
         def open_slice(piece: Slice) -> Segment:
             return self._open(port, piece)
 
-        return spine.compact(budget, open_slice, write, threshold, self._plan.max_spans[port])
+        return spine.compact(budget, open_slice, write, threshold, self._plan.max_spans[port], needed)
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
         return self._written.get(port) or self._write(self._deltas[port])
 
     def _open(self, port: int, piece: Slice) -> Segment:
-        return self._open_run(port, piece.file).slice(piece.start, piece.stop)
+        return self._open_run(port, piece.file).slice(piece.start, piece.stop).of_groups(piece.groups)
 
     def _open_run(self, port: int, file: RunFile) -> Segment:
-        return _with_columns(_cache.open(Path(self._task.state), file), self._plan.stored[port])
+        mapped = self._cache.open(Path(self._task.state), file, self._task.processor)
+        return _with_columns(mapped, self._plan.stored[port])
+
+    def _cuts(self, file: RunFile) -> NDArray[np.int64]:
+        return self._cache.cuts(Path(self._task.state), file, self._plan.groups, self._task.processor)
 
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
+
+
+def _by_since(state: OperatorState, groups: GroupSet) -> Iterator[tuple[int | None, GroupSet]]:
+    """Some groups, by what was answered when they were first spilled."""
+    left = groups
+    for generation in state.generations:
+        found = left & generation.groups
+        if found:
+            yield generation.since, found
+        left -= found
+
+
+def _among(segment: Segment, groups: GroupSet) -> Segment:
+    """The segment, of which only rows of some groups count."""
+    return segment.of_groups(groups if segment.groups is None else groups & segment.groups)
 
 
 def _with_columns(segment: Segment, columns: tuple[str, ...]) -> Segment:

@@ -12,10 +12,9 @@ from functools import reduce
 from anabranch.plan.placement import Placement
 from anabranch.runtime.checkpoint import Checkpoint, Step
 from anabranch.runtime.report import Report, report_body
-from anabranch.state.groups import owned_ranges
+from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import RunCache, Segment
-from anabranch.state.spine import Slice
+from anabranch.state.run import FileCuts
 from anabranch.state.store import encode_document, write_file
 
 
@@ -32,18 +31,9 @@ def list_anew(
     `placements` are per operator; `owners` are the operators that ports belong to.
     """
     everything = reduce(Manifest.union, manifests)
-    cache = RunCache()
-
-    def open_slice(piece: Slice) -> Segment:
-        return cache.open(checkpoint.state, piece.file).slice(piece.start, piece.stop)
-
+    cuts = FileCuts(checkpoint.state, len(placements[0]))
     listed = [
-        Manifest(
-            tuple(
-                spine.restrict(owned_ranges(placements[n], p), open_slice)
-                for n, spine in zip(owners, everything.spines, strict=True)
-            )
-        )
+        everything.of_groups([GroupSet.owned(placement, p) for placement in placements], owners, cuts)
         for p in range(processors)
     ]
     number = last.number + 1
@@ -51,7 +41,7 @@ def list_anew(
     names = [f"{number:010d}-{p:04d}-listed.json" for p in range(len(listed))]
     for p, (name, manifest) in enumerate(zip(names, listed, strict=True)):
         report = Report.empty(p, len(last.newest), 0, 0)
-        report.active_rows, report.active_bytes = manifest.rows, manifest.bytes
+        report.look_at(manifest)
         write_file(directory / name, encode_document(report_body(report, manifest)))
     step = checkpoint.next_step(
         last,
@@ -63,7 +53,8 @@ def list_anew(
         totals=last.totals,
         plan=checkpoint.plan_number,
         settled=last.settled,
-        endings=last.endings,
+        extra=last.extra,
+        clean_up=last.clean_up,
     )
     checkpoint.commit(step)
     return step, listed

@@ -23,8 +23,8 @@ Parked = dict[int, RunFile]
 class Report:
     """What a processor counted in one step; per source, operator or outlet where it is a list.
 
-    `results` and `result_files` are per outlet, `produced` per operator. `late_joined` counts joined rows that came
-    after what they would have changed was answered.
+    `results` and `result_files` are per outlet; `produced` and, of these, what was `owed`, per operator. `late_joined`
+    counts joined rows that came after what they would have changed was answered.
     """
 
     processor: int
@@ -42,6 +42,17 @@ class Report:
     late_joined: int = 0
     round: int = 0
     produced: list[int] = field(default_factory=list)
+    owed: list[int] = field(default_factory=list)
+    spilled_bytes: int = 0
+    generations: int = 0
+    owing_groups: int = 0
+    owed_estimate: int | None = 0
+
+    def look_at(self, manifest: Manifest) -> None:
+        """Tell what state there is."""
+        self.active_rows, self.active_bytes = manifest.rows, manifest.bytes
+        self.spilled_bytes = manifest.spilled_bytes
+        self.generations = sum(len(state.generations) for state in manifest.operators)
 
     @classmethod
     def empty(cls, processor: int, inputs: int, operators: int, outlets: int, number: int = 0) -> Report:
@@ -59,6 +70,7 @@ class Report:
             busy_ms=0.0,
             round=number,
             produced=[0] * operators,
+            owed=[0] * operators,
         )
 
     def plus(self, other: Report) -> Report:
@@ -81,6 +93,9 @@ class Report:
             rejected_file=self.rejected_file or other.rejected_file,
             late_joined=self.late_joined + other.late_joined,
             produced=_sums(self.produced, other.produced),
+            owed=_sums(self.owed, other.owed),
+            spilled_bytes=self.spilled_bytes + other.spilled_bytes,
+            generations=self.generations + other.generations,
         )
 
 

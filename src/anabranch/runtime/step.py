@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +25,27 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch.errors as errors
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.kernel.delta import INPUT
-from anabranch.kernel.operator import Settled
 from anabranch.observe.events import EventLog
-from anabranch.observe.numbers import format_bytes
 from anabranch.plan.explain import Measured
 from anabranch.plan.logical import Output, all_of
-from anabranch.plan.watermark import Thresholds, below, ended, is_answered, thresholds
+from anabranch.plan.watermark import Thresholds
+from anabranch.runtime.adaptation import Adaptation
 from anabranch.runtime.answers import Answers, evaluate
-from anabranch.runtime.checkpoint import Checkpoint, Step, check_batch
+from anabranch.runtime.checkpoint import Checkpoint, Extra, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
 from anabranch.runtime.failpoints import failpoint
+from anabranch.runtime.outcome import NO_BATCH, StepResult, StepSettings, add_totals, publish, unpublish
 from anabranch.runtime.pack import joined_columns, pack_between, processor_of
 from anabranch.runtime.plans import carry_over
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.processor import ProcessorPlan, StepTask, run_processor, settle_worker
+from anabranch.runtime.processor import run_processor, settle_worker
 from anabranch.runtime.relist import list_anew
-from anabranch.runtime.report import Report, combine, parse_report
+from anabranch.runtime.report import Report, combine, parse_report, report_body
+from anabranch.runtime.tasks import ProcessorPlan, StepTask
+from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.manifest import Manifest
-from anabranch.state.store import read_document, write_file
+from anabranch.state.spill import CleanUp
+from anabranch.state.store import encode_document, read_document, write_file
 
 # Rows per Arrow batch on the way to a processor. Spark's limit by bytes measures the batch at every row, which costs
 # more than writing it; a smaller number of rows where they can be wide keeps a batch below Arrow's 2 GiB instead.
@@ -52,32 +55,8 @@ NO_BYTE_LIMIT = (1 << 31) - 1
 
 # By round and processor: the name of a report, and what it says.
 Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
-# Instead of a batch's id, for the step at the end of the input.
-AT_THE_END = -1
-
-
-@dataclass(frozen=True, slots=True)
-class StepSettings:
-    """What the engine was told that matters to a step."""
-
-    processors: int
-    groups: int
-    memory: int | None
-    quarantine: Path | None
-    late_rows: Path | None
-
-
-@dataclass(frozen=True, slots=True)
-class StepResult:
-    """A committed batch as told to the user; `output_rows` are by query."""
-
-    batch_id: int
-    step: int
-    reports: tuple[Report, ...]
-    output_rows: dict[str, int]
-    labels: tuple[str, ...]
-    newest: tuple[int | None, ...]
-    totals: dict[str, Any] = field(default_factory=dict)
+# A batch is quiet if it brings less than this share of what batches bring on average.
+QUIET = 0.25
 
 
 class ClosedError(Exception):
@@ -109,7 +88,10 @@ class StepRunner:
         self._events = events
         self._sources = len(layout.inputs)
         self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
-        self._over_memory: set[int] = set()
+        self._adaptation = Adaptation(
+            plan.network, layout.processor, checkpoint.state, settings.memory, settings.policies, events
+        )
+        self._wanted = False  # whether somebody waits for clean-up
         self.failure: BaseException | None = None
         self._results = results
         self._steps = 0  # that this runner has made
@@ -119,7 +101,8 @@ class StepRunner:
         self._thread: int | None = None
         self._session_ready = False
         self._last = checkpoint.last_step()
-        self._manifests = [Manifest.empty(layout.processor.ports)] * settings.processors
+        empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
+        self._manifests = [empty] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
         self._owners = [n for n, _ in plan.network.ports]
         self._routes = [
@@ -129,8 +112,9 @@ class StepRunner:
         self._seconds = 0.0
         self._received = [0] * self._sources
         self._produced = [0] * layout.processor.operators
-        self._limits = Thresholds((), ())
-        self._settled: tuple[Settled, ...] = ()
+        self._times = Times(plan.network, layout)
+        self._now = StepTimes(Thresholds((), ()), (), ())
+        self._cleaning: dict[int, CleanUp] = {}
         if self._last is not None:
             self._resume(self._last)
 
@@ -167,63 +151,97 @@ class StepRunner:
 
     @property
     def answers_at_the_end(self) -> bool:
-        """Whether there may be rows whose answer waits until nothing older can come."""
-        return self._layout.groupings > 0
+        """Whether there may be rows whose answer waits until nothing older can come, or until clean-up."""
+        return self._layout.groupings > 0 or self._settings.memory is not None or self.owes
+
+    @property
+    def owes(self) -> bool:
+        """Whether results are owed that spilling has postponed."""
+        return self._last is not None and self._adaptation.owes(self._manifests, self._last.settled)
+
+    @property
+    def owing_groups(self) -> int:
+        """How many partition groups owe results, all processors and operators together."""
+        settled = self._last.settled if self._last else ()
+        return sum(groups for groups, _ in self._adaptation.debts(self._manifests, settled))
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Per processor, what is known of the partition groups of each operator."""
+        return [self._adaptation.groups(manifest) for manifest in self._manifests]
 
     def end(self, packed: DataFrame) -> None:
-        """Take the input for ended: answer all rows that wait. `packed` has no rows.
+        """Take the input for ended: deliver what is owed, and answer all rows that wait. `packed` has no rows.
 
         First it is put on record, so that after a crash the same rows are answered under the same id before anything
         else happens. A row that comes later and is older than what was answered is late.
         """
-        with self._lock:
-            try:
-                # What groups answer now may be rows of other groups, which are answered in the step after.
-                while self._waiting():
-                    before = self._last.settled if self._last is not None else ()
-                    self._session_ready = False
-                    self._start(packed.sparkSession)
-                    self._end(packed)
-                    if self._last is not None and self._last.settled == before:
-                        raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
-            except BaseException as error:
-                self.failure = self._explain_failure(error, packed)
-                raise self.failure from error
-            finally:
-                self._session_ready = False  # what comes next has a session of its own
+        with self._lock, self._explained(packed):
+            self._go_on_with_announced(packed)
+            last = self._last
+            if last is None or self._checkpoint.has_planned(last.batch_id):
+                return
+            self._clean_up_all(packed)
+            # What groups answer now may be rows of other groups, which are answered in the step after.
+            while self._times.waiting(self._last):
+                before = self._last.settled if self._last is not None else ()
+                self._extra(packed, ending=True, clean_up=self._adaptation.everything_frozen(self._manifests))
+                if self._last is not None and self._last.settled == before:
+                    raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
+                self._clean_up_all(packed)
 
-    def _waiting(self) -> bool:
-        """Whether the end of the input makes a difference: all batches are done, and rows are not answered yet."""
-        last = self._last
-        if last is None or not self.answers_at_the_end:
-            return False
-        if self._checkpoint.must_end(last):
-            return True
-        unanswered = not all(map(is_answered, last.settled, self._ends(last)))
-        return unanswered and not self._checkpoint.has_planned(last.batch_id)
+    def clean_up(self, packed: DataFrame) -> bool:
+        """Deliver some of what is owed; False if nothing is. `packed` has no rows.
 
-    def _ends(self, last: Step) -> list[int | None]:
-        """Per grouping, the time up to which there are rows; None if there are none."""
-        ends: list[int | None] = [None] * self._layout.groupings
-        for port in self._layout.ports:
-            if port.grouping is not None:
-                inside = below(port.inside, self._layout.fed)
-                pairs = zip(self._layout.inputs, last.newest, strict=True)
-                seen = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
-                ends[port.grouping] = max(seen) + 1 if seen else None
-        return ends
+        While batches come, they do it in passing; what is done here is what can be done between two of them.
+        """
+        with self._lock, self._explained(packed):
+            self._wanted = self.owes
+            if self._wanted and self._last is not None and not self._checkpoint.has_planned(self._last.batch_id):
+                chosen = self._choose(back=True)
+                self._extra(packed, ending=False, clean_up=chosen)
+                self._wanted = self.owes
+            return self._wanted
 
-    def _end(self, packed: DataFrame) -> None:
-        assert self._last is not None, "rows wait only after a step"
+    def go_on(self, packed: DataFrame) -> None:
+        """Make the step without a batch that was on record when the last run crashed, if there is one."""
+        with self._lock, self._explained(packed):
+            self._go_on_with_announced(packed)
+
+    @contextmanager
+    def _explained(self, packed: DataFrame) -> Iterator[None]:
+        """Keep what goes wrong for `Run.exception`."""
+        try:
+            yield
+        except BaseException as error:
+            self.failure = self._explain_failure(error, packed)
+            raise self.failure from error
+        finally:
+            self._session_ready = False  # what comes next has a session of its own
+
+    def _go_on_with_announced(self, packed: DataFrame) -> None:
+        extra = self._checkpoint.announced(self._last)
+        if extra is not None:
+            self._extra(packed, ending=extra.ending, clean_up=extra.clean_up)
+
+    def _clean_up_all(self, packed: DataFrame) -> None:
+        """Deliver all that is owed. What was spilled stays where it is: no row is coming that could meet it."""
+        while self.owes:
+            self._extra(packed, ending=False, clean_up=self._choose(back=False))
+
+    def _choose(self, *, back: bool, quiet: bool = False) -> dict[int, CleanUp]:
+        settled = self._last.settled if self._last else ()
+        return self._adaptation.choose(self._manifests, settled, quiet=quiet, back=back)
+
+    def _extra(self, packed: DataFrame, *, ending: bool, clean_up: dict[int, CleanUp]) -> None:
+        """A step without a batch."""
+        assert self._last is not None, "there is something to do only after a step"
+        self._session_ready = False
+        self._start(packed.sparkSession)
         self._checkpoint.check_epoch()
-        self._checkpoint.announce_end(self._last)
-        failpoint("end.announced")
-        self._advance(packed, self._last.batch_id, ending=True)
-
-    @property
-    def must_end(self) -> bool:
-        """Whether an end of the input was on record when the last run crashed, and is still to be dealt with."""
-        return self._checkpoint.must_end(self._last)
+        extra = Extra(self._last.extra + 1, ending, clean_up)
+        self._checkpoint.announce(extra)
+        failpoint("end.announced" if ending else "clean-up.announced")
+        self._advance(packed, self._last.batch_id, extra)
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
@@ -250,36 +268,29 @@ class StepRunner:
             self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
         self._checkpoint.check_epoch()
-        self._advance(packed, batch_id, ending=False)
+        self._advance(packed, batch_id, None)
 
-    def _advance(self, packed: DataFrame, batch_id: int, *, ending: bool) -> None:
-        """One step, with a batch of Spark's or at the end of the input."""
+    def _advance(self, packed: DataFrame, batch_id: int, extra: Extra | None) -> None:
+        """One step, with a batch of Spark's or without one."""
         number = self._last.number + 1 if self._last else 1
         started = time.perf_counter()
-        self._settle(ending)
+        if extra is not None:
+            self._cleaning = extra.clean_up
+        else:
+            self._cleaning = self._last.clean_up if self._last else {}
+        frontiers = self._adaptation.frontiers(self._manifests)
+        self._now = self._times.of_step(self._last, frontiers, ending=extra is not None and extra.ending)
         directory = self._checkpoint.prepare_step(number)
-        kind = "end" if ending else "step"
+        kind = _kind(extra)
         failpoint(f"{kind}.before_sink")
-        found = self._deliver(packed, number, self._sink_id(batch_id, ending), directory)
+        found = self._deliver(packed, number, self._sink_id(batch_id, extra), directory)
         failpoint(f"{kind}.after_sink")
-        self._commit(number, batch_id, found, directory, ending)
+        self._commit(number, batch_id, found, directory, extra)
         self._seconds += time.perf_counter() - started
 
-    def _sink_id(self, batch_id: int, ending: bool) -> int:
-        """Under which id the sink gets a batch: Spark's, unless the input was taken for ended before."""
-        return batch_id + (self._last.endings if self._last else 0) + ending
-
-    def _settle(self, ending: bool) -> None:
-        """What is late, dead and settled in the step that begins."""
-        last = self._last
-        newest = last.newest if last else (None,) * self._sources
-        since = last.settled if last else (None,) * self._layout.groupings
-        self._limits = thresholds(self._layout.sources, self._layout.ports, newest, since, self._layout.fed)
-        if ending and last is not None:
-            ends = ended(self._layout.ports, self._layout.fed, self._ends(last), since)
-            self._limits = replace(self._limits, settled=ends)
-        pairs = zip(since, self._limits.settled, strict=True)
-        self._settled = tuple(Settled(before, now) for before, now in pairs)
+    def _sink_id(self, batch_id: int, extra: Extra | None) -> int:
+        """Under which id the sink gets a batch: Spark's, unless there were steps without a batch before."""
+        return batch_id + (extra.number if extra is not None else self._last.extra if self._last else 0)
 
     def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
         """Run the processors and bring their results to the sinks."""
@@ -304,6 +315,7 @@ class StepRunner:
         self, packed: DataFrame, number: int, directory: Path, folders: tuple[Path | None, ...]
     ) -> list[DataFrame]:
         """What the processors yield in each round."""
+        now = time.time()
         tasks = [
             StepTask(
                 state=str(self._checkpoint.state),
@@ -312,9 +324,12 @@ class StepRunner:
                 step=number,
                 processor=p,
                 manifest=manifest.to_json(),
-                late=self._limits.late,
-                purge=self._limits.purge,
-                settled=self._settled,
+                late=self._now.limits.late,
+                purge=self._now.limits.purge,
+                settled=self._now.settled,
+                since=self._now.since,
+                clean_up=self._cleaning,
+                now=now,
             )
             for p, manifest in enumerate(self._manifests)
         ]
@@ -337,85 +352,84 @@ class StepRunner:
             found.setdefault((report.round, report.processor), (path.name, report, manifest))
         return found
 
-    def _commit(self, number: int, batch_id: int, found: Found, directory: Path, ending: bool) -> None:
+    def _commit(self, number: int, batch_id: int, found: Found, directory: Path, extra: Extra | None) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
-        reports = [report for report, _ in combined]
+        reports, manifests = [report for report, _ in combined], [manifest for _, manifest in combined]
         output_rows = dict(self._answers.rows)
-        self._publish(reports, self._sink_id(batch_id, ending), directory)
+        tag, sink_id = self._checkpoint.tag, self._sink_id(batch_id, extra)
+        if not self._steps:
+            unpublish(self._settings, tag, sink_id)
+        publish(reports, self._settings, tag, sink_id, directory)
         newest = self._last.newest if self._last else (None,) * self._sources
         seen = [
             max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
             for i in range(self._sources)
         ]
+        before, self._manifests = self._manifests, manifests
+        settled = self._now.limits.settled
+        since = self._times.since(seen, settled, self._adaptation.frontiers(manifests))
+        self._manifests, changed = self._adaptation.adapt(number, manifests, since)
+        for p in changed:
+            reports[p].look_at(self._manifests[p])
+        for report, debt in zip(reports, self._adaptation.debts(self._manifests, settled), strict=True):
+            report.owing_groups, report.owed_estimate = debt
         step = self._checkpoint.next_step(
             self._last,
             batch_id=batch_id,
             processors=self._settings.processors,
             placements=self._layout.placements,
-            reports=tuple(sorted(name for name, _, _ in found.values())),
+            reports=self._name_reports(number, found, changed, reports, directory),
             newest=tuple(seen),
-            totals=_add_totals(self._last.totals if self._last else {}, reports, output_rows),
+            totals=add_totals(self._last.totals if self._last else {}, reports, output_rows),
             plan=self._checkpoint.plan_number,
-            settled=self._limits.settled,
-            endings=(self._last.endings if self._last else 0) + ending,
+            settled=settled,
+            extra=(self._last.extra if self._last else 0) + (extra is not None),
+            clean_up=self._clean_up_next(reports, settled) if extra is None else {},
         )
-        kind = "end" if ending else "step"
+        kind = _kind(extra)
         failpoint(f"{kind}.before_commit")
         self._checkpoint.commit(step)
         failpoint(f"{kind}.after_commit")
         self._last = step
-        self._manifests = [manifest for _, manifest in combined]
         for report in reports:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
         self._steps += 1
+        owed = [sum(counts) for counts in zip(*(report.owed for report in reports), strict=True)]
+        self._adaptation.tell_cleaned_up(self._cleaning, owed, before)
         self._remember(number)
-        self._warn_over_memory(reports)
-        told = AT_THE_END if ending else batch_id
+        told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
         self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, step.newest, step.totals))
-        if ending:
+        if extra is not None and extra.ending:
             rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
             self._events.add("end", f"the input has ended: {shown}", results=rows)
+
+    def _name_reports(
+        self, number: int, found: Found, changed: set[int], reports: list[Report], directory: Path
+    ) -> tuple[str, ...]:
+        """The reports that a step consists of; those of processors whose state was adapted are written anew."""
+        names = [name for name, report, _ in found.values() if report.processor not in changed]
+        for p in changed:
+            names.append(f"{number:010d}-{p:04d}-adapted.json")
+            write_file(directory / names[-1], encode_document(report_body(reports[p], self._manifests[p])))
+        return tuple(sorted(names))
+
+    def _clean_up_next(self, reports: list[Report], settled: Sequence[int | None]) -> dict[int, CleanUp]:
+        """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet."""
+        rows = sum(sum(report.received) for report in reports)
+        usual = sum(self._received) / max(self._steps, 1)
+        quiet = bool(self._steps) and rows < QUIET * usual
+        if not (self._wanted or quiet) or not self._adaptation.owes(self._manifests, settled):
+            return {}
+        return self._adaptation.choose(self._manifests, settled, quiet=not self._wanted, back=True)
 
     def _remember(self, number: int) -> None:
         self._retained[number] = self._manifests
         for old in sorted(self._retained)[:-2]:
             del self._retained[old]
         self._checkpoint.remove_unreferenced(self._retained)
-
-    def _publish(self, reports: list[Report], batch_id: int, directory: Path) -> None:
-        """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
-        tag = self._checkpoint.tag
-        if not self._steps:
-            for aside in filter(None, (self._settings.quarantine, self._settings.late_rows)):
-                for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
-                    leftover.unlink()
-        for report in reports:
-            for name, target in (
-                (report.rejected_file, self._settings.quarantine),
-                (report.late_file, self._settings.late_rows),
-            ):
-                if name is not None and target is not None:
-                    target.mkdir(parents=True, exist_ok=True)
-                    published = target / f"{tag}-{batch_id:010d}-{report.processor:04d}.jsonl"
-                    write_file(published, (directory / name).read_bytes())
-
-    def _warn_over_memory(self, reports: list[Report]) -> None:
-        """Tell once that a processor went over its budget, not at every batch that it stays there."""
-        budget = self._settings.memory
-        over = {report.processor for report in reports if budget is not None and report.active_bytes > budget}
-        for report in reports:
-            if budget is not None and report.processor in over - self._over_memory:
-                self._events.add(
-                    "memory",
-                    f"processor {report.processor} holds {format_bytes(report.active_bytes)} of active state, "
-                    f"more than its budget of {format_bytes(budget)}",
-                    processor=report.processor,
-                    active_bytes=report.active_bytes,
-                )
-        self._over_memory = over
 
     def _resume(self, last: Step) -> None:
         checkpoint = self._checkpoint
@@ -467,6 +481,11 @@ class StepRunner:
         return self._answers.failing_row(error)
 
 
+def _kind(extra: Extra | None) -> str:
+    """What a step is called at failpoints."""
+    return "step" if extra is None else "end" if extra.ending else "clean-up"
+
+
 def _task_function(
     plan: ProcessorPlan, tasks: list[StepTask], number: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -477,24 +496,3 @@ def _task_function(
         return run_processor(plan, tasks[context.partitionId()], number, batches)
 
     return process
-
-
-def _add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:
-    """Totals after a step. Rows of an answer are None from the first batch on in which nobody counted them."""
-    results = dict(totals.get("results", {}))
-    for name, rows in output_rows.items():
-        before = results.get(name, 0)
-        results[name] = None if before is None or rows < 0 else before + rows
-    added: dict[str, Any] = {
-        "combinations": totals.get("combinations", 0) + sum(sum(report.results) for report in reports),
-        "results": results,
-        "late_joined": totals.get("late_joined", 0) + sum(report.late_joined for report in reports),
-    }
-    for name in ("received", "late", "rejected"):
-        per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
-        before = totals.get(name, [0] * len(per_input))
-        added[name] = [a + b for a, b in zip(before, per_input, strict=True)]
-    return added
-
-
-__all__ = ["StepResult", "StepRunner", "StepSettings"]

@@ -14,20 +14,24 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.errors import CorruptStateError
+from anabranch.state.groups import GroupSet, group_cuts
 from anabranch.state.hash_index import HashIndex
 from anabranch.state.store import Json, write_unnamed
 
 HASH = "hash"
 TS = "ts"
 UNUSED_TASKS = 64
+CHECKED_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +66,7 @@ class Segment:
     """Sorted rows in memory: a mapped slice of a run, or the rows of one batch.
 
     A mapped slice has the index of its whole file, of which it is the rows from `offset` on, and the first and the last
-    time in it.
+    time in it. Where only rows of some partition groups are meant (`groups`), the others are there, but do not count.
     """
 
     rows: pa.RecordBatch
@@ -71,6 +75,7 @@ class Segment:
     index: HashIndex | None = None
     offset: int = 0
     span: tuple[int, int] | None = None
+    groups: GroupSet | None = None
 
     @classmethod
     def of(cls, rows: pa.RecordBatch) -> Segment:
@@ -89,7 +94,26 @@ class Segment:
             return self
         ts = None if self.ts is None else self.ts[start:stop]
         rows = self.rows.slice(start, stop - start)
-        return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start, self.span)
+        return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start, self.span, self.groups)
+
+    def of_groups(self, groups: GroupSet | None) -> Segment:
+        """The same rows, of which only those of some groups count; None for all."""
+        return self if groups is None else replace(self, groups=groups)
+
+    def meant(self) -> NDArray[np.int64]:
+        """The numbers of the rows that count, found group by group."""
+        if self.groups is None:
+            return np.arange(len(self.hashes))
+        cuts = group_cuts(self.hashes, self.groups.count)
+        chosen = self.groups.numbers()
+        parts = [np.arange(cuts[group], cuts[group + 1]) for group in chosen]
+        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+
+    def solid(self) -> Segment:
+        """Only the rows that count; copied if there are others."""
+        if self.groups is None:
+            return self
+        return Segment.of(self.rows.take(pa.array(self.meant())))
 
     def indexed(self) -> Segment:
         """The same rows, with an index of their hashes."""
@@ -115,21 +139,34 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
 
 
 def read_run(directory: Path, file: RunFile) -> Segment:
-    """Map a run file after checking that it is there, whole and undamaged."""
+    """A run file, mapped and with an index, after checking that it is there, whole and undamaged."""
+    return _map_run(directory, file).indexed()
+
+
+def _map_run(directory: Path, file: RunFile) -> Segment:
     path = directory / file.name
     try:
         with open(path, "rb") as handle:
+            crc = _checksum(handle)
             data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except (FileNotFoundError, ValueError) as error:
         problem = "missing" if isinstance(error, FileNotFoundError) else "empty"
         raise CorruptStateError(_unusable(path, problem)) from None
     if len(data) != file.bytes:
         raise CorruptStateError(_unusable(path, f"{len(data)} bytes long instead of {file.bytes}"))
-    if zlib.crc32(data) != file.crc:
+    if crc != file.crc:
         raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
     batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
     span = None if file.min_ts is None or file.max_ts is None else (file.min_ts, file.max_ts)
-    return replace(Segment.of(batch).indexed(), span=span)
+    return replace(Segment.of(batch), span=span)
+
+
+def _checksum(handle: BinaryIO) -> int:
+    """The checksum of a file, read rather than mapped: what nobody probes is not to stay in this process's memory."""
+    crc = 0
+    while block := handle.read(CHECKED_AT_ONCE):
+        crc = zlib.crc32(block, crc)
+    return crc
 
 
 def _unusable(path: Path, problem: str) -> str:
@@ -150,32 +187,45 @@ def _state_of(path: Path) -> tuple[int, int, int]:
 class RunCache:
     """Verified, mapped runs of one process, so that a batch opens only what is new to it.
 
-    A file is verified again when it is not the one that was mapped any more: other inode, size or time of change.
-    It is dropped when it has been deleted, so that its space is freed, or when none of the last `UNUSED_TASKS` uses of
-    the cache asked for it: it may have moved to another process.
+    A file is verified again when it is not the one that was mapped any more: other inode, size or time of change. It is
+    dropped when it has been deleted, so that its space is freed; when the processor that asked for it last does not
+    list it as active any more; or when none of the last `UNUSED_TASKS` uses of the cache asked for it, since its
+    processor may have moved to another process.
     """
 
     def __init__(self) -> None:
         self._tick = 0
-        self._entries: dict[tuple[Path, RunFile], tuple[int, tuple[int, int, int], Segment]] = {}
+        self._entries: dict[tuple[Path, RunFile], _Mapped] = {}
 
-    def open(self, directory: Path, file: RunFile) -> Segment:
+    def open(self, directory: Path, file: RunFile, processor: int = 0) -> Segment:
         """The run, mapped; verified if this process sees it, as it is now, for the first time."""
-        key = (directory, file)
-        state = _state_of(directory / file.name)
-        entry = self._entries.get(key)
-        segment = entry[2] if entry and entry[1] == state else read_run(directory, file)
-        self._entries[key] = (self._tick, state, segment)
-        return segment
+        return self._entry(directory, file, processor).segment
 
-    def start_task(self) -> None:
-        """Count a use and forget what has not been asked for lately."""
+    def cuts(self, directory: Path, file: RunFile, groups: int, processor: int = 0) -> NDArray[np.int64]:
+        """Where the partition groups of a run begin, and at last its number of rows."""
+        entry = self._entry(directory, file, processor)
+        if entry.cuts is None or len(entry.cuts) != groups + 1:
+            entry.cuts = group_cuts(entry.segment.hashes, groups)
+        return entry.cuts
+
+    def _entry(self, directory: Path, file: RunFile, processor: int) -> _Mapped:
+        state = _state_of(directory / file.name)
+        entry = self._entries.get((directory, file))
+        if entry is None or entry.state != state:
+            entry = self._entries[directory, file] = _Mapped(state, read_run(directory, file))
+        entry.used, entry.processor = self._tick, processor
+        return entry
+
+    def start_task(self, processor: int = 0, active: Collection[RunFile] | None = None) -> None:
+        """Count a use and forget what has not been asked for lately, or what is not active any more."""
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
         stale = [
             (directory, file)
-            for (directory, file), (used, _, _) in self._entries.items()
-            if used < oldest or not (directory / file.name).exists()
+            for (directory, file), entry in self._entries.items()
+            if entry.used < oldest
+            or (active is not None and entry.processor == processor and file not in active)
+            or not (directory / file.name).exists()
         ]
         for key in stale:
             del self._entries[key]
@@ -183,3 +233,34 @@ class RunCache:
     def close(self) -> None:
         """Unmap everything."""
         self._entries.clear()
+
+
+class FileCuts:
+    """Where the partition groups of run files begin; each file is verified, once, like one that is used."""
+
+    def __init__(self, directory: Path, groups: int) -> None:
+        """Of the files of a directory, for a number of groups."""
+        self._directory = directory
+        self._groups = groups
+        self._known: dict[RunFile, NDArray[np.int64]] = {}
+
+    def __call__(self, file: RunFile) -> NDArray[np.int64]:
+        """Where the groups of a file begin, and at last its number of rows."""
+        if file not in self._known:
+            self._known[file] = group_cuts(_map_run(self._directory, file).hashes, self._groups)
+        return self._known[file]
+
+    def forget(self, files: Collection[RunFile]) -> None:
+        """Forget all files but these."""
+        self._known = {file: cuts for file, cuts in self._known.items() if file in files}
+
+
+@dataclass(slots=True)
+class _Mapped:
+    """A mapped run, the file it was made of, and by whom it was used last."""
+
+    state: tuple[int, int, int]
+    segment: Segment
+    cuts: NDArray[np.int64] | None = None
+    used: int = 0
+    processor: int = 0

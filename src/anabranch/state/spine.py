@@ -1,8 +1,10 @@
 """A spine: all active state of one join input on one processor, as a short list of sorted runs.
 
-A `Slice` is a range of rows of a run file. A `SortedRun` is a tuple of slices with ascending, disjoint hash ranges:
-logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN` sorted runs of about
-equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten O(log n) times.
+A `Slice` is a range of rows of a run file, or of those of them that belong to some partition groups: groups go to disk
+or to another processor by changing these sets, and no row is copied. A `SortedRun` is a tuple of slices with ascending,
+disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN`
+sorted runs of about equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten
+O(log n) times.
 
 A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
 target, and between batches the target's slices and the remaining parts of the sources are all active state. So no
@@ -10,19 +12,22 @@ batch ever pays for the size of the state, and a crash leaves a spine that lists
 
 Rows past the purge threshold are dropped when their whole file has passed it, or when a merge meets them. A merge
 does not join runs that together span more than `max_span` of event time, unless each is about as wide by itself, so
-files do expire as a whole.
+files do expire as a whole. Rows that spilled state has still to meet outlive their time: they are `retired`, no longer
+probed but listed until clean-up has used them (`Spared`).
 
 Nothing here does I/O: `open_slice` and `write` are passed in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
+from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunFile, Segment
 
 FAN_IN = 8
@@ -32,27 +37,69 @@ CUTS = 256
 
 
 @dataclass(frozen=True, slots=True)
+class Only:
+    """The groups whose rows a slice means, and how many rows these are."""
+
+    groups: GroupSet
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Slice:
-    """Rows start to stop of a run file."""
+    """Rows start to stop of a run file; if there is an `only`, those of some groups among them."""
 
     file: RunFile
     start: int
     stop: int
+    only: Only | None = None
 
     @property
     def rows(self) -> int:
         """How many rows the slice lists."""
-        return self.stop - self.start
+        return self.stop - self.start if self.only is None else self.only.rows
 
     @property
     def bytes(self) -> int:
         """The slice's share of its file."""
         return self.file.bytes * self.rows // max(self.file.rows, 1)
 
+    @property
+    def groups(self) -> GroupSet | None:
+        """The groups whose rows are meant; None if all are."""
+        return None if self.only is None else self.only.groups
+
+    def of_groups(self, groups: GroupSet, cuts: Cuts) -> Slice | None:
+        """What of the slice belongs to some groups; None if nothing does."""
+        meant = groups if self.only is None else groups & self.only.groups
+        edges = np.clip(cuts(self.file), self.start, self.stop)
+        sizes = np.diff(edges)
+        present = np.flatnonzero(meant.mask() & (sizes > 0))
+        if len(present) == 0:
+            return None
+        start, stop = int(edges[present[0]]), int(edges[present[-1] + 1])
+        rows = int(sizes[present].sum())
+        only = None if rows == stop - start else Only(GroupSet.of(groups.count, present), rows)
+        return Slice(self.file, start, stop, only)
+
 
 SortedRun = tuple[Slice, ...]
 OpenSlice = Callable[[Slice], Segment]
 WriteRun = Callable[[Segment], RunFile]
+# Where the partition groups of a file begin, and at last its number of rows.
+Cuts = Callable[[RunFile], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class Spared:
+    """Rows that must outlive their time: of groups that have spilled state, and not newer than what that can meet."""
+
+    groups: GroupSet
+    until: int | None = None
+
+    def holds(self, segment: Segment) -> NDArray[np.bool_]:
+        """Which rows of a segment are spared."""
+        held = self.groups.holds(segment.hashes)
+        return held if self.until is None or segment.ts is None else held & (segment.ts <= self.until)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +112,11 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Spine:
-    """The sorted runs of one input, and the merges under way among them."""
+    """The sorted runs of one input, the merges under way among them, and what is `retired`."""
 
     runs: tuple[SortedRun, ...] = ()
-    merges: tuple[Merge, ...] = field(default=())
+    merges: tuple[Merge, ...] = ()
+    retired: tuple[Slice, ...] = ()
 
     def slices(self) -> Iterator[Slice]:
         """Every active slice; each row of the state is in exactly one."""
@@ -93,18 +141,27 @@ class Spine:
         """The spine with one more sorted run."""
         return replace(self, runs=(*self.runs, (Slice(file, 0, file.rows),)))
 
-    def purge(self, threshold: int | None) -> Spine:
-        """The spine without the files whose every row is older than `threshold`."""
+    def purge(self, threshold: int | None, spared: Spared | None = None, cuts: Cuts | None = None) -> Spine:
+        """The spine without the files whose every row is older than `threshold`; what of them is spared is retired."""
         if threshold is None:
             return self
+        retired = list(self.retired)
 
         def keep(run: SortedRun) -> SortedRun:
-            return tuple(s for s in run if s.file.max_ts is None or s.file.max_ts >= threshold)
+            kept = []
+            for piece in run:
+                if piece.file.max_ts is None or piece.file.max_ts >= threshold:
+                    kept.append(piece)
+                elif spared is not None and not _is_newer(piece.file, spared.until):
+                    assert cuts is not None, "groups are told apart by where they begin"
+                    part = piece.of_groups(spared.groups, cuts)
+                    retired.extend([] if part is None else [part])
+            return tuple(kept)
 
         merges = tuple(
             Merge(keep(merge.target), _present(keep(source) for source in merge.sources)) for merge in self.merges
         )
-        return _settle(_present(keep(run) for run in self.runs), merges)
+        return _settle(_present(keep(run) for run in self.runs), merges, tuple(retired))
 
     def compact(
         self,
@@ -113,6 +170,7 @@ class Spine:
         write: WriteRun,
         threshold: int | None = None,
         max_span: int | None = None,
+        spared: Spared | None = None,
     ) -> Spine:
         """Start the merges that are due and move about `budget` rows, smallest merges first."""
         spine = self._start_merges(max_span)
@@ -120,36 +178,52 @@ class Spine:
         advanced = []
         for merge in merges:
             while budget > 0 and merge.sources:
-                merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold)
+                merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold, spared)
                 budget -= moved
             advanced.append(merge)
-        return _settle(spine.runs, tuple(advanced))
+        return _settle(spine.runs, tuple(advanced), spine.retired)
 
-    def restrict(self, ranges: Sequence[tuple[int, int]], open_slice: OpenSlice) -> Spine:
-        """The part of the spine whose hashes lie in the given inclusive ranges."""
+    def of_groups(self, groups: GroupSet, cuts: Cuts) -> Spine:
+        """The part of the spine that belongs to some groups."""
 
         def cut(run: SortedRun) -> SortedRun:
-            return tuple(part for piece in run for part in _cut_slice(piece, ranges, open_slice))
+            return slices_of_groups(run, groups, cuts)
 
         merges = tuple(
             Merge(cut(merge.target), _present(cut(source) for source in merge.sources)) for merge in self.merges
         )
-        return _settle(_present(cut(run) for run in self.runs), merges)
+        return _settle(_present(cut(run) for run in self.runs), merges, cut(self.retired))
 
     def union(self, other: Spine) -> Spine:
         """Both spines' runs and merges; used when state is listed anew for other processors."""
-        return Spine(self.runs + other.runs, self.merges + other.merges)
+        return Spine(self.runs + other.runs, self.merges + other.merges, self.retired + other.retired)
 
     def _start_merges(self, max_span: int | None) -> Spine:
         alike: dict[tuple[int, int | None], list[SortedRun]] = {}
-        for run in self.runs:
+        sparse = [run for run in self.runs if _is_sparse(run)]
+        for run in (run for run in self.runs if run not in sparse):
             alike.setdefault((_tier(_rows(run)), _allowed_span(run, max_span)), []).append(run)
-        merges = list(self.merges)
+        merges = [*self.merges, *(Merge((), (run,)) for run in sparse)]
         for (tier, allowed), runs in alike.items():
             for batch in _mergeable(runs, allowed):
                 merges.append(Merge((), batch))
                 alike[tier, allowed] = [run for run in alike[tier, allowed] if run not in batch]
-        return Spine(tuple(run for runs in alike.values() for run in runs), tuple(merges))
+        return Spine(tuple(run for runs in alike.values() for run in runs), tuple(merges), self.retired)
+
+
+def slices_of_groups(slices: Iterable[Slice], groups: GroupSet, cuts: Cuts) -> tuple[Slice, ...]:
+    """What of some slices belongs to some groups."""
+    found = (piece.of_groups(groups, cuts) for piece in slices)
+    return tuple(piece for piece in found if piece is not None)
+
+
+def _is_newer(file: RunFile, time: int | None) -> bool:
+    return time is not None and file.min_ts is not None and file.min_ts > time
+
+
+def _is_sparse(run: SortedRun) -> bool:
+    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew."""
+    return 2 * _rows(run) < sum(piece.stop - piece.start for piece in run)
 
 
 def _rows(run: SortedRun) -> int:
@@ -204,14 +278,14 @@ def _span(run: SortedRun) -> tuple[int, int]:
     )
 
 
-def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...]) -> Spine:
+def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...], retired: tuple[Slice, ...]) -> Spine:
     """Turn merges that have no sources left into plain runs."""
     finished = _present(merge.target for merge in merges if not merge.sources)
-    return Spine(runs + finished, tuple(merge for merge in merges if merge.sources))
+    return Spine(runs + finished, tuple(merge for merge in merges if merge.sources), retired)
 
 
 def _advance(
-    merge: Merge, budget: int, open_slice: OpenSlice, write: WriteRun, threshold: int | None
+    merge: Merge, budget: int, open_slice: OpenSlice, write: WriteRun, threshold: int | None, spared: Spared | None
 ) -> tuple[Merge, int]:
     """Move the next rows in hash order to the target: about `budget` of them, and all that have the same hash.
 
@@ -226,12 +300,15 @@ def _advance(
         rest = []
         for piece, segment in front:
             count = int(np.searchsorted(segment.hashes, last_hash, side="right"))
-            if count:
-                moved.append(segment.slice(0, count))
-            if count < piece.rows:
-                rest.append(replace(piece, start=piece.start + count))
+            taken = segment.slice(0, count).solid()
+            if len(taken):
+                moved.append(taken)
+            left = piece.rows - len(taken)
+            if left:
+                only = None if piece.only is None else replace(piece.only, rows=left)
+                rest.append(replace(piece, start=piece.start + count, only=only))
         sources.append((*rest, *source[len(front) :]))
-    merged = merge_segments(moved, threshold)
+    merged = merge_segments(moved, threshold, spared) if moved else None
     target = merge.target
     if merged is not None:
         file = write(merged)
@@ -263,28 +340,26 @@ def _cut_hash(segments: list[Segment], budget: int) -> np.uint64:
     return np.uint64(candidates[min(enough, len(candidates) - 1)])
 
 
-def merge_segments(segments: list[Segment], threshold: int | None) -> Segment | None:
-    """Sorted union of segments, without rows older than `threshold`; None if nothing is left."""
+def merge_segments(segments: list[Segment], threshold: int | None, spared: Spared | None = None) -> Segment | None:
+    """Sorted union of segments, without rows older than `threshold` but for those that are spared; None if nothing is
+    left."""
     rows = pa.Table.from_batches([segment.rows for segment in segments]).combine_chunks()
     batch = rows.to_batches()[0]
     hashes = np.concatenate([segment.hashes for segment in segments])
     timed = [segment.ts for segment in segments if segment.ts is not None]
-    if timed:
-        ts = np.concatenate(timed)
-        order = np.lexsort((ts, hashes))
-        if threshold is not None:
-            order = order[ts[order] >= threshold]
-    else:
-        order = np.argsort(hashes, kind="stable")
-    if len(order) == 0:
-        return None
-    return Segment.of(batch.take(pa.array(order)))
+    if not timed:
+        return Segment.of(batch.take(pa.array(np.argsort(hashes, kind="stable"))))
+    ts = np.concatenate(timed)
+    merged = Segment.of(batch.take(pa.array(np.lexsort((ts, hashes)))))
+    return keep_alive(merged, threshold, spared)
 
 
-def _cut_slice(piece: Slice, ranges: Sequence[tuple[int, int]], open_slice: OpenSlice) -> Iterator[Slice]:
-    hashes = open_slice(piece).hashes
-    for first, last in ranges:
-        start = piece.start + int(np.searchsorted(hashes, np.uint64(first), side="left"))
-        stop = piece.start + int(np.searchsorted(hashes, np.uint64(last), side="right"))
-        if start < stop:
-            yield Slice(piece.file, start, stop)
+def keep_alive(rows: Segment, threshold: int | None, spared: Spared | None = None) -> Segment | None:
+    """The rows of a segment that are not older than `threshold`, or are spared; None if there are none."""
+    if threshold is not None and rows.ts is not None:
+        alive = rows.ts >= threshold
+        if spared is not None:
+            alive |= spared.holds(rows)
+        if not alive.all():
+            rows = Segment.of(rows.rows.take(pa.array(np.flatnonzero(alive))))
+    return rows if len(rows) else None

@@ -1,0 +1,118 @@
+"""What a run is made of, on record in its checkpoint, so that what it owes can be delivered without its program.
+
+Streams are known by their schemas, queries by their text, sinks by their options. What only the program has, functions
+(`foreachBatch`, user-defined ones) and operators of its own, cannot be recorded; a run that needs them is cleaned up by
+starting the program again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+import anabranch
+from anabranch.api.engine import Engine
+from anabranch.api.run import no_rows, target_of
+from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.observe.events import EventLog
+from anabranch.plan.network import Request
+from anabranch.runtime.answers import Answers
+from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
+from anabranch.runtime.prepare import Plan
+from anabranch.runtime.step import StepRunner
+from anabranch.state.store import Json
+
+if TYPE_CHECKING:
+    from anabranch.api.writer import Writer
+
+AGAIN = "start its program again and let it call run.clean_up()"
+
+
+def clean_up_stopped(
+    spark: SparkSession, checkpoint: Checkpoint, empty: Path, tell: Callable[[int], None], events: EventLog
+) -> int:
+    """Deliver all that a stopped run owes; returns how many results that were.
+
+    `empty` is a folder without files, which stands for the streams. `tell` hears how many groups still owe results.
+    """
+    body = checkpoint.recorded()
+    spark.conf.set("spark.sql.session.timeZone", body["time zone"])
+    engine, writers = _rebuild(spark, checkpoint.path, body, empty)
+    checkpoint.take(describe_engine(anabranch.__version__, engine.groups, body["time zone"]))
+    try:
+        last = checkpoint.last_step()
+        if last is None:
+            return 0
+        if checkpoint.has_planned(last.batch_id):
+            raise CheckpointError(
+                f"{checkpoint.path}: a batch was under way when the run was stopped. Start the run again; once that "
+                "batch is done, what it owes can be cleaned up"
+            )
+        plan, runner = _runner(engine, writers, checkpoint, events)
+        packed = no_rows(spark, plan)
+        runner.go_on(packed)
+        tell(runner.owing_groups)
+        while runner.clean_up(packed):
+            tell(runner.owing_groups)
+        tell(0)
+        return sum(event.details["results"] for event in events.all() if event.kind == "clean-up")
+    finally:
+        checkpoint.release()
+
+
+def _runner(
+    engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint, events: EventLog
+) -> tuple[Plan, StepRunner]:
+    """The plan that is in force, and what makes steps under it."""
+    stored = checkpoint.plan(checkpoint.plan_number)
+    asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
+    described = {name: writer._query._described for name, writer in writers.items()}
+    requests = requests_after(checkpoint, asked, described)
+    plan = engine._prepare(requests, read_before=[name for name, _, _ in stored["read"]], checked=True)
+    now = describe_plan(plan, described)
+    if any(now[part] != stored[part] for part in now if part != "read"):
+        raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
+    tag = checkpoint.tag
+    targets = [target_of(writer, engine.spark, tag, name) for name, writer in writers.items()]
+    answers = Answers(plan.layout, targets)
+    return plan, StepRunner(plan, engine._settings, checkpoint, answers, events, deque())
+
+
+def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:
+    """The engine and the writers that were recorded, over streams that bring nothing."""
+    engine = Engine(
+        spark,
+        path,
+        body["processors"],
+        memory=body["memory"],
+        groups=body["groups"],
+        quarantine=body["quarantine"],
+        late_rows=body["late_rows"],
+        placement=body["placement"],
+    )
+    for name, stream in body["streams"].items():
+        schema = T.StructType.fromJson(stream["schema"])
+        lateness = None if stream["lateness"] is None else timedelta(microseconds=stream["lateness"])
+        frame = spark.readStream.schema(schema).parquet(str(empty))
+        engine.register(name, frame, time=stream["time"], lateness=lateness)
+    writers = {}
+    for name, query in body["queries"].items():
+        if query["sink"] is None:
+            raise CheckpointError(f"{path}: the answer to {name!r} goes to a function of a program; {AGAIN}")
+        if body["operators"]:
+            raise CheckpointError(f"{path}: {body['operators'][0]!r} is an operator of a program; {AGAIN}")
+        try:
+            writer = engine.sql(query["text"], joins=query["joins"], emit=query["emit"]).writeStream
+        except AnabranchError as error:
+            raise CheckpointError(f"{path}: the query {name!r} cannot be made again ({error}); {AGAIN}") from error
+        sink = query["sink"]
+        writer = writer.format(sink["format"]).options(**sink["options"]).partitionBy(*sink["partition_by"])
+        writers[name] = writer.queryName(sink["name"]) if sink["name"] is not None else writer
+    return engine, writers

@@ -1,0 +1,34 @@
+"""Figure 12 of paper 1: where all groups are alike, pushing by productivity is not worse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from anabranch.bench.experiments.experiment import Claim, Experiment, Trace, Variant, Workload
+from anabranch.manager.policies.spill import Spill
+
+MEMORY = 1_600_000
+AT_LEAST = 0.98
+
+
+def check(traces: Sequence[Trace]) -> Iterator[Claim]:
+    """Not worse."""
+    low, high = traces
+    ratio = low.results / max(high.results, 1)
+    yield Claim(
+        f"with even join ratios pushing unproductive groups gives at least {AT_LEAST}x the output before clean-up",
+        ratio >= AT_LEAST,
+        f"{ratio:.3f}x: {low.results:,} against {high.results:,}",
+    )
+
+
+LIU_12 = Experiment(
+    "liu-12",
+    "all groups with join ratio 3: pushing the least productive is not worse than pushing the most productive",
+    Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(3,)),
+    (
+        Variant("30%, low output rate", MEMORY, (Spill(order="least-productive", idle=None),)),
+        Variant("30%, high output rate", MEMORY, (Spill(order="most-productive", idle=None),)),
+    ),
+    check,
+)

@@ -1,0 +1,72 @@
+"""`anabranch clean-up CHECKPOINT`: deliver what a stopped run still owes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from anabranch.api.recorded import clean_up_stopped
+from anabranch.cli.embedded import embedded_spark
+from anabranch.cli.failures import AsJson, Debug, reported
+from anabranch.cli.wording import doing, say
+from anabranch.errors import CheckpointError
+from anabranch.observe.events import EventLog
+from anabranch.runtime.checkpoint import Checkpoint
+
+
+@reported
+def clean_up(
+    checkpoint: Annotated[Path, typer.Argument(help="The checkpoint folder of a run.", metavar="CHECKPOINT")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing unless something goes wrong.")] = False,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Deliver the results that a stopped run has postponed, to where its results go.
+
+    When state does not fit into memory, groups of it are pushed to disk and some results are postponed. A run that ends
+    by itself has delivered them; one that was stopped may not have. This command does it from what the checkpoint has
+    on record. It may be interrupted and started again: nothing is lost or delivered twice. A run that hands its results
+    to a function of a program has to be cleaned up by that program (`run.clean_up()`).
+    """
+    found = Checkpoint(checkpoint)
+    if not found.exists():
+        raise CheckpointError(
+            f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
+        )
+    console = Console(quiet=quiet or as_json)
+    events = EventLog()
+    with ExitStack() as stack:
+        with doing(console, "starting Spark"):
+            spark = stack.enter_context(embedded_spark(debug=debug))
+        empty = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-clean-up-"))
+        columns = (
+            TextColumn("cleaning up"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("groups"),
+            TimeElapsedColumn(),
+        )
+        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
+        task = progress.add_task("", total=None)
+        most = 0
+
+        def tell(owing: int) -> None:
+            nonlocal most
+            most = max(most, owing)
+            progress.update(task, total=most, completed=most - owing)
+
+        results = clean_up_stopped(spark, found, Path(empty), tell, events)
+    cleaned = [event for event in events.all() if event.kind == "clean-up"]
+    if as_json:
+        print(json.dumps({"checkpoint": str(found.path), "groups": most, "results": results}, indent=2))
+    elif cleaned:
+        say(console, f"{results:,} postponed results of {most} groups are delivered")
+    else:
+        say(console, "nothing was owed")

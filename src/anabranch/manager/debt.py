@@ -1,0 +1,24 @@
+"""How many results are still owed, as far as that can be known.
+
+Only clean-up finds out what spilled generations have in common. But an unbounded join of m inputs that has V results
+among x rows has about V * (y / x)^m among y rows of the same group, so what the generations of a group gave by
+themselves says about what all of them give together. With windows nothing of the kind holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
+
+
+def estimate_owed(sizes: Sequence[Vector], produced: Sequence[Vector], inputs: int) -> int:
+    """The results that span generations; `sizes` and `produced` are per generation, by group."""
+    alone = np.add.reduce([size**inputs for size in sizes])
+    given = np.add.reduce(list(produced))
+    together = np.add.reduce(list(sizes)) ** inputs
+    owed = given * np.divide(together, alone, out=np.ones_like(alone), where=alone > 0) - given
+    return round(float(np.maximum(owed, 0).sum()))

@@ -1,0 +1,325 @@
+"""Between two batches: let policies look at the state, and do what they decide.
+
+Everything here is an edit of manifests, made by the driver before it commits a step, or a choice of what the next step
+has to clean up. What was done is told as events.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.kernel.operator import SpillableOperator
+from anabranch.manager.actions import SpillGroups
+from anabranch.manager.debt import estimate_owed
+from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snapshot
+from anabranch.observe.events import EventLog
+from anabranch.observe.numbers import format_bytes
+from anabranch.plan.network import Network
+from anabranch.runtime.tasks import ProcessorPlan
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.run import FileCuts
+from anabranch.state.spill import CleanUp, group_bytes, spill
+from anabranch.state.spine import Spine
+
+# State that is read in one step of clean-up, per processor, and in a quiet batch that does it in passing.
+CLEAN_UP_BYTES = 64 << 20
+QUIET_BYTES = 8 << 20
+# State is brought back only as far as this share of the memory, so that it is not pushed out again at once.
+ROOM = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class _Operator:
+    """An operator as adaptations see it."""
+
+    number: int
+    name: str
+    ports: tuple[int, ...]
+    spillable: bool
+    grouping: int | None
+    unbounded: bool
+
+
+class Adaptation:
+    """What is adapted between the steps of a run."""
+
+    def __init__(
+        self,
+        network: Network,
+        plan: ProcessorPlan,
+        state: Path,
+        memory: int | None,
+        policies: Sequence[Policy],
+        events: EventLog,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Nothing is done yet. `memory` is the budget of a processor."""
+        self._plan = plan
+        self._memory = memory
+        self._policies = policies
+        self._events = events
+        self._clock = clock
+        self._cuts = FileCuts(state, plan.groups)
+        self._operators = sorted(
+            (
+                _Operator(
+                    entry.number,
+                    _name(network, entry.number),
+                    entry.ports,
+                    isinstance(entry.operator, SpillableOperator),
+                    plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
+                    entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
+                )
+                for number in plan.rounds
+                for entry in number.operators
+            ),
+            key=lambda operator: operator.number,
+        )
+        self._over: set[int] = set()
+
+    def frontiers(self, manifests: Sequence[Manifest]) -> dict[int, int | None]:
+        """By operator that owes results, the time that none of them is older than; None if that is not known."""
+        found: dict[int, int | None] = {}
+        for operator in self._operators:
+            since: list[int | None] = []
+            for manifest in manifests:
+                state = manifest.operators[operator.number]
+                owing = state.owing()
+                if owing is not None:
+                    frozen = operator.grouping is not None
+                    since += [g.since for g in state.generations if frozen or g.groups & owing]
+            if since:
+                known = [time for time in since if time is not None]
+                found[operator.number] = min(known) if len(known) == len(since) else None
+        return found
+
+    def adapt(
+        self, step: int, manifests: list[Manifest], since: Sequence[int | None]
+    ) -> tuple[list[Manifest], set[int]]:
+        """The manifests after what policies decide, and the processors whose manifests have changed.
+
+        `since` is per operator: no result of rows that are still to come is older.
+        """
+        snapshot = self._snapshot(step, manifests)
+        manifests, changed = list(manifests), set()
+        for policy in self._policies:
+            for action in policy.decide(snapshot):
+                manifests[action.processor] = self._spill(action, manifests[action.processor], step, since)
+                changed.add(action.processor)
+        if changed:
+            self._cuts.forget({file for manifest in manifests for file in manifest.files().values()})
+        self._tell_over_memory(manifests)
+        return manifests, changed
+
+    def owes(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> bool:
+        """Whether any result is owed."""
+        return any(self._owed(operator, m, settled) for operator in self._operators for m in manifests)
+
+    def debts(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> list[tuple[int, int | None]]:
+        """Per processor, how many groups owe results, and about how many results; None if that cannot be known."""
+        found = []
+        for manifest in manifests:
+            groups, results = 0, 0
+            known = True
+            for operator in self._operators:
+                owing = self._owed(operator, manifest, settled)
+                if owing is not None:
+                    groups += len(owing)
+                    known &= operator.unbounded
+                    results += self._estimate(operator, manifest) if operator.unbounded else 0
+            found.append((groups, results if known else None))
+        return found
+
+    def groups(self, manifest: Manifest) -> dict[str, Any]:
+        """What is known of the partition groups of each operator: active and spilled bytes, results, generations."""
+        found = {}
+        for operator in self._operators:
+            state, count = manifest.operators[operator.number], self._plan.groups
+            active, produced, _, _ = state.statistics.dense(count)
+            spilled = group_bytes(state.generations, count, self._cuts)
+            generations = np.zeros(count, dtype=np.int64)
+            for generation in state.generations:
+                generations += generation.groups.mask()
+            present = np.flatnonzero((active > 0) | (spilled > 0)).tolist()
+            found[operator.name] = {
+                group: {
+                    "activeBytes": int(active[group]),
+                    "spilledBytes": int(spilled[group]),
+                    "results": int(produced[group]),
+                    "generations": int(generations[group]),
+                }
+                for group in present
+            }
+        return found
+
+    def _estimate(self, operator: _Operator, manifest: Manifest) -> int:
+        state, count = manifest.operators[operator.number], self._plan.groups
+        active, given, _, _ = state.statistics.dense(count)
+        sizes, produced = [active.astype(np.float64)], [given.astype(np.float64)]
+        for generation in state.generations:
+            sizes.append(group_bytes([generation], count, self._cuts).astype(np.float64))
+            own = np.zeros(count)
+            own[generation.groups.numbers()] = generation.produced or 0
+            produced.append(own)
+        return estimate_owed(sizes, produced, len(operator.ports))
+
+    def choose(
+        self, manifests: Sequence[Manifest], settled: Sequence[int | None], *, quiet: bool, back: bool
+    ) -> dict[int, CleanUp]:
+        """What to clean up in the next step, by operator: lower operators first, as much as one step should do.
+
+        What is cleaned up is brought back if it fits into memory and that is wanted. In a `quiet` batch only that is.
+        """
+        chosen: dict[int, CleanUp] = {}
+        nothing = GroupSet(self._plan.groups, 0)
+        for manifest in manifests:
+            left = QUIET_BYTES if quiet else CLEAN_UP_BYTES
+            room = self._room(manifest) if back else 0
+            for operator in self._operators:
+                owed = self._owed(operator, manifest, settled)
+                if not owed:
+                    continue
+                state = manifest.operators[operator.number]
+                sizes = group_bytes(state.generations, self._plan.groups, self._cuts)
+                known = chosen.get(operator.number, CleanUp(nothing, nothing))
+                groups, fitting = self._pick(owed.numbers(), sizes, left, room, only_fitting=quiet)
+                if groups:
+                    chosen[operator.number] = CleanUp(known.groups | groups, known.back | fitting)
+                # What this operator owes to those above comes first.
+                break
+        return chosen
+
+    def everything_frozen(self, manifests: Sequence[Manifest]) -> dict[int, CleanUp]:
+        """All groups of groupings that have spilled state, to be answered with the end of the input."""
+        chosen = {}
+        nothing = GroupSet(self._plan.groups, 0)
+        for operator in self._operators:
+            groups = nothing
+            for manifest in manifests if operator.grouping is not None else ():
+                for generation in manifest.operators[operator.number].generations:
+                    groups |= generation.groups
+            if groups:
+                chosen[operator.number] = CleanUp(groups, nothing)
+        return chosen
+
+    def tell_cleaned_up(self, done: dict[int, CleanUp], owed: Sequence[int], before: Sequence[Manifest]) -> None:
+        """Record what a step has cleaned up; `owed` are the results that were delivered, per operator."""
+        for number, cleaning in done.items():
+            operator = self._operators[number]
+            spilled = [generation for manifest in before for generation in manifest.operators[number].generations]
+            sizes = group_bytes(spilled, self._plan.groups, self._cuts)
+            read = int(sizes[cleaning.groups.numbers()].sum())
+            back = f", {len(cleaning.back)} of them active again" if cleaning.back else ""
+            self._events.add(
+                "clean-up",
+                f"{operator.name}: {owed[number]:,} postponed results of {len(cleaning.groups)} groups "
+                f"({format_bytes(read)}){back}",
+                operator=operator.name,
+                groups=cleaning.groups.numbers().tolist(),
+                results=owed[number],
+                bytes=read,
+            )
+
+    def _pick(
+        self,
+        groups: NDArray[np.int64],
+        sizes: NDArray[np.int64],
+        most: int,
+        room: int,
+        *,
+        only_fitting: bool,
+    ) -> tuple[GroupSet, GroupSet]:
+        """The smallest groups, up to so many bytes but at least one, and those of them that fit into the room."""
+        order = groups[np.argsort(sizes[groups], kind="stable")]
+        total = np.cumsum(sizes[order])
+        fitting = total <= room
+        taken = total <= most
+        taken[:1] = True
+        if only_fitting:
+            taken &= fitting
+        count = self._plan.groups
+        return GroupSet.of(count, order[taken]), GroupSet.of(count, order[taken & fitting])
+
+    def _room(self, manifest: Manifest) -> int:
+        if self._memory is None:
+            return 1 << 62
+        return max(int(ROOM * self._memory) - manifest.bytes, 0)
+
+    def _owed(self, operator: _Operator, manifest: Manifest, settled: Sequence[int | None]) -> GroupSet | None:
+        """The groups of an operator on a processor that owe results; None if there are none."""
+        state = manifest.operators[operator.number]
+        if not state.generations:
+            return None
+        if operator.grouping is None:
+            return state.owing() or None
+        until, found = settled[operator.grouping], GroupSet(self._plan.groups, 0)
+        for generation in state.generations:
+            if until is not None and (generation.since is None or generation.since < until):
+                found |= generation.groups
+        return found or None
+
+    def _snapshot(self, step: int, manifests: Sequence[Manifest]) -> Snapshot:
+        seen = [
+            ProcessorSeen(
+                p,
+                manifest.bytes,
+                tuple(
+                    OperatorSeen(operator.number, manifest.operators[operator.number].statistics, operator.spillable)
+                    for operator in self._operators
+                ),
+            )
+            for p, manifest in enumerate(manifests)
+        ]
+        return Snapshot(step, self._clock(), self._memory, tuple(seen))
+
+    def _spill(self, action: SpillGroups, manifest: Manifest, step: int, since: Sequence[int | None]) -> Manifest:
+        operator = self._operators[action.operator]
+        groups = GroupSet.of(self._plan.groups, action.groups)
+        spines: list[Spine] = list(manifest.spines)
+        states: list[OperatorState] = list(manifest.operators)
+        own = [spines[port] for port in operator.ports]
+        own, states[operator.number] = spill(
+            own, states[operator.number], groups, step, since[operator.number], self._cuts
+        )
+        for port, spine in zip(operator.ports, own, strict=True):
+            spines[port] = spine
+        self._events.add(
+            "spill",
+            f"{operator.name}: {len(action.groups)} groups of processor {action.processor} pushed to disk "
+            f"({format_bytes(action.bytes)}), since {action.reason}",
+            processor=action.processor,
+            operator=operator.name,
+            groups=list(action.groups),
+            bytes=action.bytes,
+        )
+        return Manifest(tuple(spines), tuple(states))
+
+    def _tell_over_memory(self, manifests: Sequence[Manifest]) -> None:
+        """Tell once that a processor is over its budget for good, not at every batch that it stays there."""
+        budget = self._memory
+        over = {p for p, manifest in enumerate(manifests) if budget is not None and manifest.bytes > budget}
+        for p in sorted(over - self._over):
+            assert budget is not None, "without a budget nobody is over it"
+            held = manifests[p].bytes
+            self._events.add(
+                "memory",
+                f"processor {p} holds {format_bytes(held)} of active state, more than its budget of "
+                f"{format_bytes(budget)}, and no policy has pushed it to disk",
+                processor=p,
+                active_bytes=held,
+            )
+        self._over = over
+
+
+def _name(network: Network, n: int) -> str:
+    """An operator for people."""
+    aliases = [network.inputs[i].entry.alias for i in network.inputs_of(len(network.inputs) + n)]
+    return f"{'join' if network.operators[n].grouping is None else 'groups'} of {', '.join(aliases)}"

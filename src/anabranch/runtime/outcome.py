@@ -1,0 +1,77 @@
+"""What a step is told to do with what it gets, and what it tells the user afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.manager.snapshot import Policy
+from anabranch.runtime.report import Report
+from anabranch.state.store import write_file
+
+# Instead of a batch's id, for a step without a batch.
+NO_BATCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What the engine was told that matters to a step."""
+
+    processors: int
+    groups: int
+    memory: int | None
+    quarantine: Path | None
+    late_rows: Path | None
+    policies: tuple[Policy, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A committed batch as told to the user; `output_rows` are by query."""
+
+    batch_id: int
+    step: int
+    reports: tuple[Report, ...]
+    output_rows: dict[str, int]
+    labels: tuple[str, ...]
+    newest: tuple[int | None, ...]
+    totals: dict[str, Any] = field(default_factory=dict)
+
+
+def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:
+    """Totals after a step. Rows of an answer are None from the first batch on in which nobody counted them."""
+    results = dict(totals.get("results", {}))
+    for name, rows in output_rows.items():
+        before = results.get(name, 0)
+        results[name] = None if before is None or rows < 0 else before + rows
+    added: dict[str, Any] = {
+        "combinations": totals.get("combinations", 0) + sum(sum(report.results) for report in reports),
+        "results": results,
+        "late_joined": totals.get("late_joined", 0) + sum(report.late_joined for report in reports),
+    }
+    for name in ("received", "late", "rejected"):
+        per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
+        before = totals.get(name, [0] * len(per_input))
+        added[name] = [a + b for a, b in zip(before, per_input, strict=True)]
+    return added
+
+
+def publish(reports: list[Report], settings: StepSettings, tag: str, batch_id: int, directory: Path) -> None:
+    """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
+    for report in reports:
+        for name, target in (
+            (report.rejected_file, settings.quarantine),
+            (report.late_file, settings.late_rows),
+        ):
+            if name is not None and target is not None:
+                target.mkdir(parents=True, exist_ok=True)
+                published = target / f"{tag}-{batch_id:010d}-{report.processor:04d}.jsonl"
+                write_file(published, (directory / name).read_bytes())
+
+
+def unpublish(settings: StepSettings, tag: str, batch_id: int) -> None:
+    """Take back what a crashed attempt at a batch may have published: it may have been on other processors."""
+    for aside in filter(None, (settings.quarantine, settings.late_rows)):
+        for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
+            leftover.unlink()

@@ -1,0 +1,148 @@
+"""What a processor is told: its plan, which stays, and its task in a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pyarrow as pa
+
+from anabranch.errors import AnabranchError
+from anabranch.kernel.delta import Projection
+from anabranch.kernel.expression import Fused, columns_of, evaluate, select
+from anabranch.kernel.operator import Settled, StatefulOperator
+from anabranch.state.spill import CleanUp
+from anabranch.state.store import Json
+
+
+class Goes(StrEnum):
+    """Where results of an operator go: to a sink, through the next exchange, or to a port on this processor."""
+
+    SINK = "sink"
+    EXCHANGE = "exchange"
+    HERE = "here"
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What of an operator's results goes where: `number` is that of a port, the tag of a lane, or an outlet's.
+
+    `picked` are pairs of a new name and the name in the results. Results that stay on the processor may have to meet
+    conditions, and have columns that are `computed`.
+    """
+
+    goes: Goes
+    number: int
+    picked: tuple[tuple[str, str], ...]
+    conditions: tuple[Fused, ...] = ()
+    computed: tuple[tuple[str, Fused], ...] = ()
+
+    @property
+    def reads(self) -> set[str]:
+        """The columns of the results that are needed."""
+        evaluated = [*self.conditions, *(fused for _, fused in self.computed)]
+        return {name for _, name in self.picked}.union(*(columns_of(fused.expression) for fused in evaluated))
+
+    def take(self, results: pa.RecordBatch) -> pa.RecordBatch:
+        """What goes there of some results."""
+        missing = self.reads.difference(results.schema.names)
+        if missing:
+            given = results.schema.names
+            raise AnabranchError(f"an operator gave columns {given}, and none that is called {min(missing)!r}")
+        rows = select(self.conditions, results)
+        arrays = {name: rows.column(found) for name, found in self.picked}
+        arrays |= {name: evaluate(fused, rows) for name, fused in self.computed}
+        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorPlan:
+    """An operator as a processor runs it: its number, those of its ports, and where its results go."""
+
+    number: int
+    ports: tuple[int, ...]
+    operator: StatefulOperator
+    destinations: tuple[Destination, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Where rows go that arrive with a tag, and what of them is stored there."""
+
+    port: int
+    stored: Projection
+
+
+@dataclass(frozen=True, slots=True)
+class RoundPlan:
+    """The operators of a round, lower ones first, and what arrives before it, by tag: in the first, by source.
+
+    `exchanged` is the schema of what goes through the exchange after this round; None after the last.
+    """
+
+    operators: tuple[OperatorPlan, ...]
+    arrivals: dict[int, Arrival]
+    exchanged: pa.Schema | None = None
+
+
+# What comes out of an outlet is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
+YIELDED = "yielded"
+ARROW = "arrow"
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorPlan:
+    """What stays the same for a whole run, or until it answers other queries.
+
+    Rows arrive from sources, which are called `aliases`. `stored`, `max_spans` and `windows` are per port: the columns
+    of its state, how much time a run may cover, and how long its rows can be met by others, None for ever. `groupings`
+    are the numbers of the operators that group, `groups` is how many partition groups there are.
+    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
+
+    `written` says what becomes of what comes out of each outlet. Where a processor writes results itself its report
+    names the files: they need not go through the JVM to end in a file, and several answers come out of one pass.
+    """
+
+    aliases: tuple[str, ...]
+    rounds: tuple[RoundPlan, ...]
+    stored: tuple[tuple[str, ...], ...]
+    max_spans: tuple[int | None, ...]
+    windows: tuple[int | None, ...]
+    groupings: tuple[int, ...]
+    groups: int
+    keep_rejected: bool
+    late_projections: tuple[Projection, ...] | None = None
+    written: tuple[str, ...] = ()
+
+    @property
+    def ports(self) -> int:
+        """How many ports have state."""
+        return len(self.max_spans)
+
+    @property
+    def operators(self) -> int:
+        """How many operators there are."""
+        return sum(len(entry.operators) for entry in self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTask:
+    """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
+
+    `results` are the folders for what is written, per outlet. `manifest` is JSON, to travel lightly. `clean_up` says
+    what to clean up, by operator; `since` is per operator: no result of later rows is older. `now` is the driver's
+    time.
+    """
+
+    state: str
+    reports: str
+    results: tuple[str | None, ...]
+    step: int
+    processor: int
+    manifest: Json
+    late: tuple[int | None, ...]
+    purge: tuple[int | None, ...]
+    settled: tuple[Settled, ...]
+    since: tuple[int | None, ...]
+    clean_up: dict[int, CleanUp]
+    now: float
