@@ -27,7 +27,7 @@ def stopped() -> Iterator[ExitStack]:
 
 def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], stopped: ExitStack) -> None:
     """processingTime: input that arrives later is processed, a second run is refused meanwhile, stop ends it."""
-    engine = pair.engine(memory=1)
+    engine = pair.engine(memory=1, policies=[])
     writer = engine.sql("SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND A.v <> B.v").writeStream
     run = writer.queryName("steady").trigger(processingTime="100 milliseconds").start(tmp_path / "out")
     stopped.callback(run.stop)

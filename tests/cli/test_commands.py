@@ -38,7 +38,7 @@ def test_the_version_is_told() -> None:
 def test_the_benchmarks_are_listed_one_per_line() -> None:
     lines = run(app, ["bench", "--list"]).stdout.splitlines()
 
-    ours = ["throughput", "chain", "shared", "groupby", "flat"]
+    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat"]
     assert [line.split()[0] for line in lines] == [*ours, "liu-09", "liu-10", "liu-11", "liu-12"]
 
 

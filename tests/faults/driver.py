@@ -35,6 +35,9 @@ GROUPS = (
     "WHERE A.k = B.k GROUP BY A.k"
 )
 QUERIES["groups"] = GROUPS
+# The same with next to no memory: almost everything is pushed to disk after every batch.
+SPILLED = "spilled "
+MEMORY = 2_000
 # The condition between the two operators is one for Spark, so there is an exchange, and a second round.
 JOINS = {"rounds": "(A B) C"}
 
@@ -71,16 +74,18 @@ class Rig:
         streams = {name: Stream(rows, ["k"], "at", windows[name]) for name, rows in complete.items()}
         return join(streams, ["A.k", "A.v", "B.v AS w", "C.v AS x"])
 
-    def engine(self, session: Any, processors: int = 2) -> ab.Engine:
+    def engine(self, session: Any, processors: int = 2, memory: int | None = None) -> ab.Engine:
         """An engine over the feeds."""
-        engine = ab.Engine(session, self.checkpoint, processors=processors, groups=16)
+        engine = ab.Engine(session, self.checkpoint, processors=processors, groups=16, memory=memory)
         for name, feed in self.feeds.items():
             engine.register(name, feed.stream(session), time="at", lateness="1 minute")
         return engine
 
     def query(self, session: Any, kind: str, processors: int = 2) -> ab.Query:
         """One of the queries over the feeds."""
-        return self.engine(session, processors).sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
+        memory = MEMORY if kind.startswith(SPILLED) else None
+        kind = kind.removeprefix(SPILLED)
+        return self.engine(session, processors, memory).sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
 
     def writer(self, engine: ab.Engine, kind: str) -> Writer:
         """One of the queries on its way to a folder of its own."""

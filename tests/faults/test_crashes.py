@@ -22,12 +22,16 @@ PROCESSORS = [1, 2, 3, 1, 2, 2, 2, 3, 3, 2]
 AT_THE_END = ["end.announced", "end.before_sink", "end.after_sink", "end.before_commit", "end.after_commit"]
 
 
-@pytest.mark.parametrize("query", ["plain", "filtered", "rounds", "groups"])
+CLEANING_UP = [point.replace("end.", "clean-up.") for point in AT_THE_END]
+
+
+@pytest.mark.parametrize("query", ["plain", "filtered", "rounds", "groups", "spilled plain", "spilled groups"])
 def test_a_run_that_ends_anywhere_is_continued_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
     rig = Rig(tmp_path / "a place, 100% =strange= & #new ü")
-    for number, failpoint in enumerate([*FAILPOINTS, *(AT_THE_END if query == "groups" else [])]):
+    failpoints = [*FAILPOINTS, *(AT_THE_END if query == "groups" else CLEANING_UP if "spilled" in query else [])]
+    for number, failpoint in enumerate(failpoints):
         rig.add(1)
         marker = tmp_path / f"{number}"
         monkeypatch.setenv("ANABRANCH_FAILPOINT", f"{failpoint}=raise@once:{marker}")
@@ -35,5 +39,5 @@ def test_a_run_that_ends_anywhere_is_continued_exactly(
             run_to_end(rig.query(spark, query, processors=PROCESSORS[number]), rig.output)
     rig.add(1)
     run_to_end(rig.query(spark, query), rig.output)
-    assert_same_rows(written(rig.output), rig.expected("groups" if query == "groups" else "plain"))
+    assert_same_rows(written(rig.output), rig.expected("groups" if "groups" in query else "plain"))
     assert_clean(rig)

@@ -100,7 +100,15 @@ def execute(job: Job) -> Outcome:
     answers = {int(entry["results"]) for entry in told.values()}
     if len(answers) > 1:
         raise BenchmarkError(f"{job.contender}: two queries over one join have different numbers of results")
-    return Outcome(seconds, batches, answers.pop() if answers else results)
+    return Outcome(seconds, batches, answers.pop() if answers else results, state_bytes=_state_bytes(query, ours))
+
+
+def _state_bytes(query: Any, ours: bool) -> int:
+    """How large Anabranch's state was at most after a batch."""
+    if not ours:
+        return 0
+    seen = [progress["anabranch"]["processors"] for progress in query.recentProgress if "anabranch" in progress]
+    return max((sum(p["activeBytes"] + p["spilledBytes"] for p in processors) for processors in seen), default=0)
 
 
 def _session(job: Job) -> SparkSession:
@@ -132,7 +140,9 @@ def _anabranch(
     # benchmark uses only the public face and must not depend on how it is typed.
     from importlib import import_module
 
-    options = {} if job.groups is None else {"groups": job.groups}
+    options: dict[str, Any] = {} if job.groups is None else {"groups": job.groups}
+    if job.memory is not None:
+        options["memory"] = job.memory
     lateness = {} if job.lateness is None else {"lateness": f"{job.lateness} seconds"}
     checkpoint = str(Path(job.scratch) / "checkpoint")
     engine = import_module("anabranch").Engine(spark, checkpoint=checkpoint, processors=job.processors, **options)

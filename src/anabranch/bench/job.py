@@ -60,6 +60,7 @@ class Job:
     driver_memory: str = "6g"
     tuned: bool = False
     query: str = MULTIWAY
+    memory: str | None = None
 
     def to_json(self) -> str:
         """The job as one line."""
@@ -85,13 +86,15 @@ class Batch:
 class Outcome:
     """What a child found: `seconds` from start() of the query to its end, and every batch.
 
-    `checksum` is a sum of row hashes of the output, whatever its order; only the parquet sink has one.
+    `checksum` is a sum of row hashes of the output, whatever its order; only the parquet sink has one. `state_bytes`
+    are those of Anabranch's state after the last batch, spilled ones included.
     """
 
     seconds: float
     batches: tuple[Batch, ...]
     results: int
     checksum: str | None = None
+    state_bytes: int = 0
 
     def to_json(self) -> str:
         """The outcome as one line."""

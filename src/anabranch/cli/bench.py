@@ -21,6 +21,7 @@ from rich.console import Console, RenderableType
 
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import throughput as throughput_benchmark
+from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.experiments import EXPERIMENTS as PAPERS
 from anabranch.bench.experiments.draw import draw
 from anabranch.bench.experiments.experiment import Experiment, write_findings
@@ -28,6 +29,7 @@ from anabranch.bench.experiments.experiment import table as findings_table
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SHARED, SHARED_CONTENDERS, SINKS
 from anabranch.bench.throughput import ThroughputOptions
+from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
 from anabranch.errors import BenchmarkError
@@ -44,6 +46,7 @@ BENCHMARKS = {
     "chain": "the same for four streams that are joined on three different keys",
     "shared": "two queries over one join beside one of them, and beside two that cannot share it",
     "groupby": "the same for aggregates over a window, beside transformWithState in Python",
+    "memory": "state ten times as large as its memory: throughput, and memory of the Python processes",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
     **{experiment.name: experiment.claim for experiment in PAPERS},
 }
@@ -65,12 +68,13 @@ Contender = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
 
 
-def _defaults(options: type[ThroughputOptions] | type[FlatOptions]) -> dict[str, Any]:
+def _defaults(options: type[ThroughputOptions] | type[FlatOptions] | type[MemoryOptions]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(options)}
 
 
 _THROUGHPUT = _defaults(ThroughputOptions)
 _FLAT = _defaults(FlatOptions)
+_MEMORY = _defaults(MemoryOptions)
 
 
 @bench.callback(invoke_without_command=True)
@@ -248,6 +252,44 @@ def flat(
         result = flat_benchmark.run(options, _report)
     _show(result.to_json() if as_json else flat_benchmark.table(result))
     if not all(finding.within_limit for finding in result.findings):
+        raise typer.Exit(FAILED)
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def memory(
+    rows: Rows = _MEMORY["rows"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _MEMORY["keys"],
+    rows_per_batch: RowsPerBatch = _MEMORY["rows_per_batch"],
+    budget: Annotated[str, typer.Option("--memory", help="Memory of each processor.")] = _MEMORY["memory"],
+    processors: Processors = _MEMORY["processors"],
+    cores: Cores = _MEMORY["cores"],
+    repeats: Repeats = _MEMORY["repeats"],
+    driver_memory: DriverMemory = _MEMORY["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """State ten times as large as its memory, beside the same run with ample memory.
+
+    Checks that all runs have all results, that the tight one is at least 0.7 times as fast before clean-up, and that
+    the memory of its Python processes is that of a tenth of the input. The exit code is 1 if a limit is exceeded.
+    """
+    with _folder(work) as folder:
+        options = MemoryOptions(
+            work=folder,
+            rows=rows,
+            keys=keys,
+            rows_per_batch=rows_per_batch,
+            memory=budget,
+            processors=processors,
+            cores=cores,
+            repeats=repeats,
+            driver_memory=driver_memory,
+        )
+        result = memory_benchmark.run(options, _report)
+    _show(result.to_json() if as_json else memory_benchmark.table(result))
+    if not result.hold:
         raise typer.Exit(FAILED)
 
 

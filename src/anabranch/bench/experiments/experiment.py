@@ -218,11 +218,11 @@ def table(findings: Findings) -> Group:
     shown = Table(title=findings.experiment, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim")
     for heading in (
         "variant",
-        "results before clean-up",
-        "in clean-up",
+        "results",
+        "cleaned up",
         "pushes",
         "pushed",
-        "active, at most",
+        "active",
         "run",
         "clean-up",
     ):
