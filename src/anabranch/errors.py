@@ -47,6 +47,10 @@ class CorruptStateError(CheckpointError):
     """A state file is damaged or missing; the message names it. Its content is never served."""
 
 
+class DiskFullError(CheckpointError):
+    """There is no space left for state or results. The last committed step is intact."""
+
+
 class BenchmarkError(AnabranchError):
     """A benchmark could not be run, or its contenders disagree about the answer."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.errors import DiskFullError
 from tests.faults.driver import Rig
 from tests.faults.test_kill import assert_clean
 from tests.oracle.feed import run_to_end, written
@@ -40,4 +41,26 @@ def test_a_run_that_ends_anywhere_is_continued_exactly(
     rig.add(1)
     run_to_end(rig.query(spark, query), rig.output)
     assert_same_rows(written(rig.output), rig.expected("groups" if "groups" in query else "plain"))
+    assert_clean(rig)
+
+
+@pytest.mark.parametrize("where", ["driver", "workers"])
+def test_a_full_disk_is_named_and_the_run_goes_on_from_the_last_step(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    rig = Rig(tmp_path / "rig")
+    rig.add(2)
+    run_to_end(rig.query(spark, "spilled plain"), rig.output)
+    rig.add(2)
+    setting = f"store.write=full@once:{tmp_path / 'full'}"
+    if where == "driver":
+        monkeypatch.setenv("ANABRANCH_FAILPOINT", setting)
+    else:
+        # Spark starts new workers for a new environment.
+        monkeypatch.setitem(spark.sparkContext.environment, "ANABRANCH_FAILPOINT", setting)
+    with pytest.raises(DiskFullError, match="no space left .*The last committed step is intact: free some space"):
+        run_to_end(rig.query(spark, "spilled plain"), rig.output)
+    assert (tmp_path / "full").exists()
+    run_to_end(rig.query(spark, "spilled plain"), rig.output)
+    assert_same_rows(written(rig.output), rig.expected("plain"))
     assert_clean(rig)

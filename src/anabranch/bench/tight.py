@@ -4,9 +4,9 @@ Three runs on inputs that differ in length only: *ample* has no memory limit; *t
 fills, so it spills all along and cleans up in the end; *fits* is a tenth of the input, which fills that memory just
 once. All have to find exactly the results that their input must give.
 
-Claims: before clean-up, tight is at least 0.7 times as fast as ample; and the memory of its Python processes, which hold
-the state, is that of the run that fits, give or take a quarter, however large the state. Memory is what the kernel says
-(PSS: mapped files included), not what the engine accounts for.
+Claims: before clean-up, tight is at least 0.7 times as fast as ample; and the memory of its Python processes, which
+hold the state, is that of the run that fits, give or take a quarter, however large the state. Memory is what the kernel
+says (PSS: mapped files included), not what the engine accounts for.
 """
 
 from __future__ import annotations

@@ -44,6 +44,8 @@ def watch(run: Run, story: Story, view: View) -> float:
         raise
     run.awaitTermination()
     story.add_ends([event.details["results"] for event in run.events if event.kind == "end"])
+    cleaned = [event.details["answered"] for event in run.events if event.kind == "clean-up"]
+    story.add_ends([rows for rows in cleaned if rows is not None])
     return time.monotonic() - started
 
 

@@ -128,7 +128,7 @@ class Story:
         return True
 
     def add_ends(self, answered: list[int]) -> None:
-        """What was answered because the input ended; -1 where nobody counted."""
+        """What was answered beside the batches: at the end of the input, by clean-up; -1 where nobody counted."""
         for results in answered:
             self.results = None if self.results is None or results < 0 else self.results + results
 

@@ -29,7 +29,8 @@ from anabranch.state.run import FileCuts
 from anabranch.state.spill import CleanUp, group_bytes, spill
 from anabranch.state.spine import Spine
 
-# State that is read in one step of clean-up, per processor, and in a quiet batch that does it in passing.
+# State that is read in one step of clean-up, per processor, if that is not more than its memory; and in a quiet batch
+# that does it in passing.
 CLEAN_UP_BYTES = 64 << 20
 QUIET_BYTES = 8 << 20
 # State is brought back only as far as this share of the memory, so that it is not pushed out again at once.
@@ -181,7 +182,7 @@ class Adaptation:
         chosen: dict[int, CleanUp] = {}
         nothing = GroupSet(self._plan.groups, 0)
         for manifest in manifests:
-            left = QUIET_BYTES if quiet else CLEAN_UP_BYTES
+            left = QUIET_BYTES if quiet else min(self._memory or CLEAN_UP_BYTES, CLEAN_UP_BYTES)
             room = self._room(manifest) if back else 0
             for operator in self._operators:
                 owed = self._owed(operator, manifest, settled)
@@ -210,9 +211,14 @@ class Adaptation:
                 chosen[operator.number] = CleanUp(groups, nothing)
         return chosen
 
-    def tell_cleaned_up(self, done: dict[int, CleanUp], owed: Sequence[int], before: Sequence[Manifest]) -> None:
-        """Record what a step has cleaned up; `owed` are the results that were delivered, per operator."""
-        for number, cleaning in done.items():
+    def tell_cleaned_up(
+        self, done: dict[int, CleanUp], owed: Sequence[int], before: Sequence[Manifest], answered: int | None
+    ) -> None:
+        """Record what a step has cleaned up; `owed` are the results that were delivered, per operator.
+
+        `answered` are the rows of answers that came of it, in a step that did nothing else; -1 if nobody counted.
+        """
+        for nth, (number, cleaning) in enumerate(done.items()):
             operator = self._operators[number]
             spilled = [generation for manifest in before for generation in manifest.operators[number].generations]
             sizes = group_bytes(spilled, self._plan.groups, self._cuts)
@@ -226,6 +232,7 @@ class Adaptation:
                 groups=cleaning.groups.numbers().tolist(),
                 results=owed[number],
                 bytes=read,
+                answered=answered if nth == 0 else None,
             )
 
     def _pick(

@@ -33,9 +33,9 @@ from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
 from anabranch.plan.placement import Placement, as_blocks, from_blocks
-from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
+from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file

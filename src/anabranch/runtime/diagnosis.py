@@ -8,6 +8,7 @@ row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
@@ -15,13 +16,15 @@ from operator import or_
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from anabranch.errors import AnabranchError, BadRowError
+from anabranch.errors import AnabranchError, BadRowError, DiskFullError
 from anabranch.plan.logical import Output
 from anabranch.runtime.attempt import VALUE, attempt, judge
 from anabranch.runtime.notes import row_text
+from anabranch.state.store import FREE_SOME, NO_SPACE
 
 # Classes of SQLSTATE: data exception, constraint violation (such as a duplicate map key), raise_error, called routine.
 _OF_THE_DATA = frozenset({"22", "23", "P0", "39"})
+NO_SPACE_OF_JAVA = "No space left on device"
 _UNREADABLE = ("[FAILED_READ_FILE", "[MALFORMED_RECORD_IN_PARSING")
 
 
@@ -38,6 +41,16 @@ def unreadable_source(error: BaseException) -> AnabranchError | None:
         "read is null and the record stands in the column that columnNameOfCorruptRecord names; with "
         "mode=DROPMALFORMED it is left out"
     )
+
+
+def full_disk_inside(error: BaseException) -> AnabranchError | None:
+    """What to tell of a disk that was full where a task or Spark itself wrote, if that is what the error is about."""
+    story = " ".join([str(error), *_causes(error)])
+    if NO_SPACE not in story and NO_SPACE_OF_JAVA not in story:
+        return None
+    found = re.search(rf"{NO_SPACE} [^(]*", story)
+    where = found[0].strip() if found else "a disk that Spark writes to is full (spark.local.dir, checkpoint or sink)"
+    return DiskFullError(f"{where}. {FREE_SOME}")
 
 
 def is_of_the_data(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ import time
 import traceback
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -29,17 +30,17 @@ from anabranch.errors import AnabranchError, CorruptStateError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
 from anabranch.runtime.arrivals import Arrivals
-from anabranch.runtime.failpoints import failpoint
 from anabranch.runtime.report import Report, parse_parked, report_body
 from anabranch.runtime.tasks import ARROW, YIELDED, Goes, OperatorPlan, ProcessorPlan, StepTask
+from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, write_run
+from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, map_run, write_run
 from anabranch.state.spill import all_generations, piece_rows, present_groups, reunite, spared
 from anabranch.state.spine import Slice, Spared, Spine, keep_alive
 from anabranch.state.statistics import DECAY, Statistics
-from anabranch.state.store import encode_document, read_document, sync, write_file
+from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
 # at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
@@ -81,11 +82,15 @@ def run_processor(
     attempt = _Attempt(plan, task, number)
     try:
         yield from attempt.run(batches)
-    except AnabranchError as error:
+    except (AnabranchError, OSError) as error:
+        told = error if isinstance(error, AnabranchError) else full_disk(error, task.state)
+        if told is None:
+            raise
         path = Path(task.reports) / f"failed-{task.processor}-{uuid.uuid4().hex[:8]}.json"
-        body = {"error": type(error).__name__, "message": str(error), "trace": traceback.format_exc()}
-        write_file(path, encode_document(body))
-        raise
+        body = {"error": type(told).__name__, "message": str(told), "trace": traceback.format_exc()}
+        with suppress(AnabranchError):  # a disk that is full may have no room for this either
+            write_file(path, encode_document(body))
+        raise told from error
     finally:
         attempt.close()
 
@@ -101,7 +106,7 @@ class _Attempt:
         self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
         self._files = 0
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
-        self._cache = _cache
+        self._cuts = _cache.cuts(Path(task.state), plan.groups)
         self._writers: dict[int, Writer] = {}  # by outlet
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
@@ -143,9 +148,15 @@ class _Attempt:
         state, settled = states[operator.number], self._settled(operator)
         had = [spines[port] for port in operator.ports]
         needed = spared(state, [self._plan.windows[port] for port in operator.ports])
+        expired: list[Slice] = []
         for port in operator.ports:
+            before = len(spines[port].retired)
             spines[port] = spines[port].purge(self._task.purge[port], needed, self._cuts)
+            expired += spines[port].retired[before:]
             self._drop_answered(port, settled)
+        if expired:
+            found = present_groups(expired, self._plan.groups, self._cuts)
+            state = replace(state, retired=found if state.retired is None else found | state.retired)
         self._produced = np.zeros(self._plan.groups, dtype=np.int64)
         arrived = self._arrived_groups(operator)
         yield from self._route(operator, self._results(operator, spines, state, settled))
@@ -164,12 +175,7 @@ class _Attempt:
                 spines[port] = spine
             state = held[1]
         now = [spines[port] for port in operator.ports]
-        retired = [piece for spine in now for piece in spine.retired]
-        states[operator.number] = replace(
-            state,
-            statistics=self._count(state.statistics, had, now, arrived),
-            retired=present_groups(retired, self._plan.groups, self._cuts) if retired else None,
-        )
+        states[operator.number] = replace(state, statistics=self._count(state.statistics, had, now, arrived))
 
     def close(self) -> None:
         """Close what results were written to."""
@@ -256,27 +262,21 @@ class _Attempt:
     def _owed(
         self, operator: OperatorPlan, held: tuple[list[Spine], OperatorState], groups: GroupSet, settled: Settled
     ) -> Iterator[pa.RecordBatch]:
-        """What an operator owes for some groups. What was spilled is mapped only as long as it is needed."""
+        """What an operator owes for some groups: only their rows are read, and no file stays mapped."""
         kernel = operator.operator
         assert isinstance(kernel, SpillableOperator), "only what can be cleaned up is spilled"
-        self._cache = RunCache()
-        try:
-            for since, some in _by_since(held[1], groups) if kernel.freezes else [(None, groups)]:
-                generations = [
-                    [
-                        [self._open(port, piece) for piece in slices]
-                        for port, slices in zip(operator.ports, ports, strict=True)
-                    ]
-                    for ports in all_generations(*held, some, self._cuts)
+        for since, some in _by_since(held[1], groups) if kernel.freezes else [(None, groups)]:
+            generations = [
+                [
+                    [self._read(port, piece) for piece in slices]
+                    for port, slices in zip(operator.ports, ports, strict=True)
                 ]
-                owed = kernel.owed(generations, Settled(since, settled.until), self._plan.groups)
-                for results in self._counting(owed):
-                    self._report.owed[operator.number] += len(results)
-                    yield results
-                del generations
-        finally:
-            self._cache.close()
-            self._cache = _cache
+                for ports in all_generations(*held, some, self._cuts)
+            ]
+            owed = kernel.owed(generations, Settled(since, settled.until), self._plan.groups)
+            for results in self._counting(owed):
+                self._report.owed[operator.number] += len(results)
+                yield results
 
     def _reunite(
         self,
@@ -400,11 +400,13 @@ class _Attempt:
         return self._open_run(port, piece.file).slice(piece.start, piece.stop).of_groups(piece.groups)
 
     def _open_run(self, port: int, file: RunFile) -> Segment:
-        mapped = self._cache.open(Path(self._task.state), file, self._task.processor)
+        mapped = _cache.open(Path(self._task.state), file, self._task.processor)
         return _with_columns(mapped, self._plan.stored[port])
 
-    def _cuts(self, file: RunFile) -> NDArray[np.int64]:
-        return self._cache.cuts(Path(self._task.state), file, self._plan.groups, self._task.processor)
+    def _read(self, port: int, piece: Slice) -> Segment:
+        """The rows of a slice, copied, so that its file need not stay mapped."""
+        mapped = _with_columns(map_run(Path(self._task.state), piece.file), self._plan.stored[port])
+        return mapped.slice(piece.start, piece.stop).of_groups(piece.groups or GroupSet.all(self._plan.groups)).solid()
 
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1

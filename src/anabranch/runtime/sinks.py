@@ -28,7 +28,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.carried import carry, restore
-from anabranch.runtime.failpoints import failpoint
+from anabranch.state.failpoints import failpoint
 from anabranch.state.store import local_path, sync
 
 Sink = Callable[[DataFrame, int], None]

@@ -32,8 +32,7 @@ from anabranch.plan.watermark import Thresholds
 from anabranch.runtime.adaptation import Adaptation
 from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.checkpoint import Checkpoint, Extra, Step, check_batch
-from anabranch.runtime.diagnosis import failing_joined_row, is_of_the_data, unreadable_source
-from anabranch.runtime.failpoints import failpoint
+from anabranch.runtime.diagnosis import failing_joined_row, full_disk_inside, is_of_the_data, unreadable_source
 from anabranch.runtime.outcome import NO_BATCH, StepResult, StepSettings, add_totals, publish, unpublish
 from anabranch.runtime.pack import joined_columns, pack_between, processor_of
 from anabranch.runtime.plans import carry_over
@@ -43,6 +42,7 @@ from anabranch.runtime.relist import list_anew
 from anabranch.runtime.report import Report, combine, parse_report, report_body
 from anabranch.runtime.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.times import StepTimes, Times
+from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import encode_document, read_document, write_file
@@ -396,13 +396,14 @@ class StepRunner:
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
         self._steps += 1
         owed = [sum(counts) for counts in zip(*(report.owed for report in reports), strict=True)]
-        self._adaptation.tell_cleaned_up(self._cleaning, owed, before)
+        rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
+        only = extra is not None and not extra.ending
+        self._adaptation.tell_cleaned_up(self._cleaning, owed, before, rows if only else None)
         self._remember(number)
         told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
         self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, step.newest, step.totals))
         if extra is not None and extra.ending:
-            rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
             self._events.add("end", f"the input has ended: {shown}", results=rows)
 
@@ -461,7 +462,7 @@ class StepRunner:
             kind = getattr(errors, body["error"], AnabranchError)
             explained: AnabranchError = kind(body["message"])
             return explained
-        told = unreadable_source(error)
+        told = full_disk_inside(error) or unreadable_source(error)
         if told is None and is_of_the_data(error):
             told = self._explain_joined_row(error, packed, number, directory)
         return told or error

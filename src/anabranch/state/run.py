@@ -32,6 +32,10 @@ HASH = "hash"
 TS = "ts"
 UNUSED_TASKS = 64
 CHECKED_AT_ONCE = 1 << 20
+REMEMBERED_FILES = 100_000
+
+# Files that this process has verified, as they were then, so that those it maps only now and then are read once.
+_verified: dict[tuple[Path, int], tuple[int, int, int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,22 +144,29 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
 
 def read_run(directory: Path, file: RunFile) -> Segment:
     """A run file, mapped and with an index, after checking that it is there, whole and undamaged."""
-    return _map_run(directory, file).indexed()
+    return map_run(directory, file).indexed()
 
 
-def _map_run(directory: Path, file: RunFile) -> Segment:
+def map_run(directory: Path, file: RunFile) -> Segment:
+    """A run file, mapped, after checking it, unless this process has checked it as it is now before."""
     path = directory / file.name
+    state = _state_of(path)
     try:
         with open(path, "rb") as handle:
-            crc = _checksum(handle)
+            size = os.fstat(handle.fileno()).st_size
+            if size and size != file.bytes:
+                raise CorruptStateError(_unusable(path, f"{size} bytes long instead of {file.bytes}"))
+            if _verified.get((path, file.crc)) != state:
+                if size and _checksum(handle) != file.crc:
+                    raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
+                _verified.pop((path, file.crc), None)
+                _verified[path, file.crc] = state
+                while len(_verified) > REMEMBERED_FILES:
+                    del _verified[next(iter(_verified))]
             data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
     except (FileNotFoundError, ValueError) as error:
         problem = "missing" if isinstance(error, FileNotFoundError) else "empty"
         raise CorruptStateError(_unusable(path, problem)) from None
-    if len(data) != file.bytes:
-        raise CorruptStateError(_unusable(path, f"{len(data)} bytes long instead of {file.bytes}"))
-    if crc != file.crc:
-        raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
     batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
     span = None if file.min_ts is None or file.max_ts is None else (file.min_ts, file.max_ts)
     return replace(Segment.of(batch), span=span)
@@ -196,17 +207,15 @@ class RunCache:
     def __init__(self) -> None:
         self._tick = 0
         self._entries: dict[tuple[Path, RunFile], _Mapped] = {}
+        self._cuts: dict[tuple[Path, int], FileCuts] = {}
 
     def open(self, directory: Path, file: RunFile, processor: int = 0) -> Segment:
         """The run, mapped; verified if this process sees it, as it is now, for the first time."""
         return self._entry(directory, file, processor).segment
 
-    def cuts(self, directory: Path, file: RunFile, groups: int, processor: int = 0) -> NDArray[np.int64]:
-        """Where the partition groups of a run begin, and at last its number of rows."""
-        entry = self._entry(directory, file, processor)
-        if entry.cuts is None or len(entry.cuts) != groups + 1:
-            entry.cuts = group_cuts(entry.segment.hashes, groups)
-        return entry.cuts
+    def cuts(self, directory: Path, groups: int) -> FileCuts:
+        """Where the partition groups of runs begin; files that are not mapped are not kept mapped for it."""
+        return self._cuts.setdefault((directory, groups), FileCuts(directory, groups))
 
     def _entry(self, directory: Path, file: RunFile, processor: int) -> _Mapped:
         state = _state_of(directory / file.name)
@@ -233,6 +242,7 @@ class RunCache:
     def close(self) -> None:
         """Unmap everything."""
         self._entries.clear()
+        self._cuts.clear()
 
 
 class FileCuts:
@@ -247,7 +257,9 @@ class FileCuts:
     def __call__(self, file: RunFile) -> NDArray[np.int64]:
         """Where the groups of a file begin, and at last its number of rows."""
         if file not in self._known:
-            self._known[file] = group_cuts(_map_run(self._directory, file).hashes, self._groups)
+            while len(self._known) >= REMEMBERED_FILES:
+                del self._known[next(iter(self._known))]
+            self._known[file] = group_cuts(map_run(self._directory, file).hashes, self._groups)
         return self._known[file]
 
     def forget(self, files: Collection[RunFile]) -> None:
@@ -261,6 +273,5 @@ class _Mapped:
 
     state: tuple[int, int, int]
     segment: Segment
-    cuts: NDArray[np.int64] | None = None
     used: int = 0
     processor: int = 0

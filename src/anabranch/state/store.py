@@ -14,6 +14,7 @@ Limits: the checkpoint is a directory that the driver and every executor see und
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import uuid
@@ -22,9 +23,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from anabranch.errors import ConfigError, CorruptStateError
+from anabranch.errors import ConfigError, CorruptStateError, DiskFullError
+from anabranch.state.failpoints import failpoint
 
 Json = dict[str, Any]
+
+NO_SPACE = "there is no space left to write"
+FREE_SOME = "The last committed step is intact: free some space, and start the run again to go on from there"
 
 _OPENING = b'{"checksum":"%08x","body":'
 _CLOSING = b"}\n"
@@ -101,10 +106,25 @@ def read_document(path: Path) -> Json:
     return body
 
 
+def full_disk(error: OSError, where: os.PathLike[str] | str) -> DiskFullError | None:
+    """What to tell if an error means that a disk is full; None if it does not."""
+    if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        return None
+    return DiskFullError(f"{NO_SPACE} {os.fspath(where)} ({error.strerror}). {FREE_SOME}")
+
+
 def _write_pending(path: Path, data: bytes | memoryview) -> Path:
     pending = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}"
-    with open(pending, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with open(pending, "wb") as file:
+            failpoint("store.write")
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        pending.unlink(missing_ok=True)
+        told = full_disk(error, path)
+        if told is None:
+            raise
+        raise told from error
     return pending

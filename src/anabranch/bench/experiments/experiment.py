@@ -207,7 +207,7 @@ def run_variant(spark: SparkSession, streams: Path, folder: Path, variant: Varia
         len({event.time for event in spills}),
         sum(event.details["bytes"] for event in spills),
         moments[-1].results if moments else 0,
-        sum(event.details["results"] for event in cleaned),
+        sum(event.details["answered"] or 0 for event in cleaned),
         max(ended - last_batch, 0.0) if cleaned else 0.0,
         moments[-1].seconds if moments else 0.0,
     )

@@ -2,11 +2,13 @@
 
 `ANABRANCH_FAILPOINT="name=kill"` kills the process (as kill -9 would) the first time the place is passed,
 `"name=kill@3"` the third time; `=raise` raises instead, once per process; `=raise@once:PATH` once for all
-processes, remembered by creating PATH. Without the variable a failpoint costs one dictionary look-up.
+processes, remembered by creating PATH; `=full` raises what the system does when a disk is full. Without the variable a
+failpoint costs one dictionary look-up.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from collections import Counter
@@ -39,4 +41,6 @@ def failpoint(name: str) -> None:
         return
     if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if verb == "full":
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     raise FailpointError(f"failpoint {name}")

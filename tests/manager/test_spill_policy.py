@@ -1,0 +1,115 @@
+"""Which groups are pushed, and when: pure decisions on made-up numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.manager.actions import SpillGroups
+from anabranch.manager.policies.spill import ORDERS, Spill
+from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.state.statistics import Statistics
+from tests.oracle.profiles import examples
+
+NOW = 1_000_000.0
+
+
+def statistics(
+    sizes: list[int],
+    produced: list[int] | None = None,
+    recent: list[float] | None = None,
+    ages: list[float] | None = None,
+) -> Statistics:
+    count = len(sizes)
+    made = np.array(produced or [1] * count, dtype=np.int64)
+    return Statistics(
+        np.arange(count),
+        np.array(sizes, dtype=np.int64),
+        made,
+        np.array(recent if recent is not None else made, dtype=np.float64),
+        NOW - np.array(ages or [0.0] * count),
+    )
+
+
+def snapshot(*operators: Statistics, memory: int | None = 100, spillable: bool = True) -> Snapshot:
+    seen = tuple(OperatorSeen(n, known, spillable) for n, known in enumerate(operators))
+    active = sum(int(known.bytes.sum()) for known in operators)
+    return Snapshot(7, NOW, memory, (ProcessorSeen(0, active, seen),))
+
+
+def pushed(policy: Spill, seen: Snapshot) -> list[tuple[int, int]]:
+    """(operator, group) of all that is pushed."""
+    actions = list(policy.decide(seen))
+    assert all(isinstance(action, SpillGroups) and action.processor == 0 for action in actions)
+    return [(action.operator, group) for action in actions for group in action.groups]
+
+
+def test_nothing_is_pushed_while_state_fits() -> None:
+    assert pushed(Spill(), snapshot(statistics([50, 50]))) == []
+    assert pushed(Spill(threshold=0.5), snapshot(statistics([50, 1]))) != []
+    assert pushed(Spill(), snapshot(statistics([500]), memory=None)) == []
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [("least-productive", 2), ("most-productive", 0), ("largest", 1), ("least-recently-used", 3)],
+)
+def test_the_order_decides_what_goes_first(order: str, first: int) -> None:
+    known = statistics([30, 40, 20, 20], produced=[300, 40, 2, 20], ages=[1, 2, 3, 4])
+    assert pushed(Spill(push=0.1, threshold=1.0, order=order), snapshot(known, memory=109))[0] == (0, first)
+
+
+def test_groups_without_results_are_the_least_productive_larger_ones_first() -> None:
+    known = statistics([40, 60, 50], produced=[0, 5, 0])
+    assert pushed(Spill(push=0.1), snapshot(known, memory=149)) == [(0, 2)]
+
+
+def test_idle_groups_go_before_all_others_the_longest_idle_first() -> None:
+    known = statistics([40, 40, 40], produced=[1000, 1, 900], ages=[700.0, 0.0, 650.0])
+    assert pushed(Spill(push=0.6, idle="10 minutes"), snapshot(known)) == [(0, 0), (0, 2)]
+    assert pushed(Spill(push=0.1, idle=None), snapshot(known, memory=119)) == [(0, 1)]
+
+
+def test_what_counts_may_be_all_results_or_the_recent_ones() -> None:
+    known = statistics([60, 60], produced=[1000, 10], recent=[0.5, 10.0])
+    assert pushed(Spill(push=0.1, productivity="cumulative"), snapshot(known)) == [(0, 1)]
+    assert pushed(Spill(push=0.1, productivity="recent"), snapshot(known)) == [(0, 0)]
+
+
+def test_groups_of_all_operators_compete_but_for_those_that_cannot_be_spilled() -> None:
+    first, second = statistics([60], produced=[600]), statistics([60], produced=[6])
+    assert pushed(Spill(push=0.1), snapshot(first, second)) == [(1, 0)]
+    assert pushed(Spill(push=0.1), snapshot(first, second, spillable=False)) == []
+
+
+@examples(100)
+@given(
+    sizes=st.lists(st.integers(0, 100), min_size=1, max_size=30),
+    push=st.sampled_from([0, 0.1, 0.2, 0.3, 0.5, 1]),
+    threshold=st.sampled_from([0.5, 0.8, 1]),
+    order=st.sampled_from(sorted(ORDERS)),
+    memory=st.integers(1, 1_000),
+)
+def test_as_much_is_pushed_as_was_asked_for_and_as_is_needed(
+    sizes: list[int], push: float, threshold: float, order: str, memory: int
+) -> None:
+    found = pushed(Spill(push=push, threshold=threshold, order=order), snapshot(statistics(sizes), memory=memory))
+    total, gone = sum(sizes), sum(sizes[group] for _, group in found)
+    assert len(found) == len(set(found))
+    if push == 0 or total <= threshold * memory:
+        assert found == []
+        return
+    goal = max(push * total, total - threshold * memory)
+    assert gone >= goal
+    assert total - gone <= threshold * memory
+    assert gone - max(sizes[group] for _, group in found) < goal, "not a group more than needed"
+
+
+def test_chance_is_the_same_for_the_same_step_and_another_for_the_next() -> None:
+    known = statistics([1] * 200)
+    policy = Spill(push=0.2, order="random")
+    first = pushed(policy, snapshot(known))
+    assert first == pushed(policy, snapshot(known))
+    assert first != pushed(Spill(push=0.2, order="random", seed=1), snapshot(known))
