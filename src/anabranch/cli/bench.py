@@ -273,7 +273,7 @@ def memory(
     """State ten times as large as its memory, beside the same run with ample memory.
 
     Checks that all runs have all results, that the tight one is at least 0.7 times as fast before clean-up, and that
-    the memory of its Python processes is that of a tenth of the input. The exit code is 1 if a limit is exceeded.
+    the memory of its Python processes does not grow with the state. The exit code is 1 if a limit is exceeded.
     """
     with _folder(work) as folder:
         options = MemoryOptions(

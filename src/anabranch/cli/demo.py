@@ -97,7 +97,7 @@ def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bo
     show_query(console, file.query)
     console.print()
     story = Story(expected_rows=shop.total_rows)
-    view = silent_view(story) if console.quiet else choose_view(story, TITLE)
+    view = silent_view(story) if console.quiet else choose_view(story, TITLE, file.memory)
     with ExitStack() as stack:
         with doing(console, f"starting Spark, generating 3 x {shop.rows:,} rows"):
             spark = _start(stack, shop, folder, debug)

@@ -29,6 +29,7 @@ WHERE o.order_id = p.order_id AND o.order_id = s.order_id AND p.status = 'paid'
 """
 checkpoint = "checkpoint"
 processors = 2
+memory = "12m"   # of each processor; what does not fit is pushed to disk, and what that postpones is delivered later
 
 [streams.orders]
 format = "parquet"

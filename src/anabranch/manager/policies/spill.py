@@ -72,7 +72,7 @@ class Spill:
     threshold: float = 1.0
     order: str = "least-productive"
     idle: str | timedelta | None = "10 minutes"
-    productivity: str = RECENT
+    productivity: str = CUMULATIVE
     seed: int = 0
 
     def __post_init__(self) -> None:
