@@ -77,7 +77,7 @@ _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 
 
-@bench.callback(invoke_without_command=True)
+@bench.callback(invoke_without_command=True, chain=True)
 def _bench(
     context: typer.Context,
     list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks, one line each.")] = False,
