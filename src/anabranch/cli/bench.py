@@ -32,13 +32,11 @@ from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import EXIT_CODES, FAILED, AsJson, Debug, reported
-from anabranch.errors import BenchmarkError
+from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 bench = typer.Typer(
-    chain=True,
     rich_markup_mode="markdown",
-    help="Measure Anabranch, beside Spark's own joins, against its own promises and against the papers' figures. "
-    "Several benchmarks may be named one after the other.",
+    help="Measure Anabranch, beside Spark's own joins, against its own promises and against the papers' figures.",
 )
 
 BENCHMARKS = {
@@ -77,7 +75,7 @@ _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 
 
-@bench.callback(invoke_without_command=True, chain=True)
+@bench.callback(invoke_without_command=True)
 def _bench(
     context: typer.Context,
     list_them: Annotated[bool, typer.Option("--list", help="List the benchmarks, one line each.")] = False,
@@ -298,26 +296,41 @@ def _add_experiment(experiment: Experiment) -> None:
 
     @reported
     def command(
+        further: Annotated[
+            list[str] | None,
+            typer.Argument(help="Further experiments to run after this one.", metavar="[EXPERIMENT]..."),
+        ] = None,
         out: Annotated[Path, typer.Option(help="Folder for the numbers (JSON) and the picture (PNG).")] = Path(
             "bench-results"
         ),
         as_json: AsJson = False,
         debug: Debug = False,
     ) -> None:
-        with _folder(None) as folder, embedded_spark(debug=debug) as spark:
-            findings = experiment.run(spark, folder, _report)
-        written = [write_findings(findings, out), draw(findings, experiment.draws, out)]
-        _show(json.dumps(findings.document(), indent=2) if as_json else findings_table(findings))
-        _report(f"written: {', '.join(map(str, written))}")
-        if not findings.hold:
+        chosen = [experiment, *(_named(name) for name in further or ())]
+        all_hold = True
+        for one in chosen:
+            with _folder(None) as folder, embedded_spark(debug=debug) as spark:
+                findings = one.run(spark, folder, _report)
+            written = [write_findings(findings, out), draw(findings, one.draws, out)]
+            _show(json.dumps(findings.document(), indent=2) if as_json else findings_table(findings))
+            _report(f"written: {', '.join(map(str, written))}")
+            all_hold &= findings.hold
+        if not all_hold:
             raise typer.Exit(FAILED)
 
     command.__doc__ = f"""Claim: {experiment.claim}.
 
     Runs the variants of the experiment on one input, checks that each has all results, writes numbers and a picture,
-    and says whether the claim holds; the exit code is 1 if it does not.
+    and says whether the claim holds; the exit code is 1 if it does not. Several experiments may be named.
     """
     bench.command(experiment.name, epilog=EXIT_CODES)(command)
+
+
+def _named(name: str) -> Experiment:
+    known = {experiment.name: experiment for experiment in PAPERS}
+    if name not in known:
+        raise ConfigError(f"there is no experiment {name!r}; {did_you_mean(name, known)}")
+    return known[name]
 
 
 for _experiment in PAPERS:
