@@ -21,7 +21,7 @@ from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.spill import all_generations, present_groups, reunite, spared, spill
+from anabranch.state.spill import all_generations, drop_expired, present_groups, reunite, spared, spill
 from anabranch.state.spine import Cuts, Spine, keep_alive
 from anabranch.state.statistics import Statistics
 from tests.kernel.streams import (
@@ -126,6 +126,8 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
                 cleaned, results = clean_up(join, shape, chance, runs, cuts, (spines, state), thresholds, batch)
                 answer += results
                 spines, state = cleaned
+                counted = with_statistics(spines, state, cuts)
+                state = replace(state, generations=drop_expired(counted, thresholds, cuts).generations)
             manifests[processor] = Manifest.from_json(Manifest(tuple(spines), (state,)).to_json())
         for i, rows in enumerate(join.rows):
             seen = [row.ts for row in rows if row.lot <= batch]
@@ -151,14 +153,19 @@ def adapt(
 
 
 def owing(spines: list[Spine], state: OperatorState, cuts: Cuts) -> GroupSet | None:
-    """The groups that owe results, with the state's own means: statistics say which groups are active."""
+    """The groups that owe results."""
+    return with_statistics(spines, state, cuts).owing()
+
+
+def with_statistics(spines: list[Spine], state: OperatorState, cuts: Cuts) -> OperatorState:
+    """The state with what a processor knows of its groups: which of them are active, and which have retired rows."""
     if not state.generations:
-        return None
+        return state
     count = state.generations[0].groups.count
     active = present_groups((piece for spine in spines for piece in spine.slices()), count, cuts).mask().astype(int)
     retired = present_groups((piece for spine in spines for piece in spine.retired), count, cuts)
     known = Statistics.of(active, active, active.astype(float), active.astype(float))
-    return replace(state, statistics=known, retired=retired or None).owing()
+    return replace(state, statistics=known, retired=retired or None)
 
 
 def clean_up(

@@ -100,7 +100,8 @@ class Steps:
             self.taken.adopt(describe_plan(self.plan, described))
             targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]
             answers = Answers(self.plan.layout, targets)
-            self.runner = StepRunner(self.plan, engine._settings, self.taken, answers, EventLog(), self.results)
+            self.events = EventLog()
+            self.runner = StepRunner(self.plan, engine._settings, self.taken, answers, self.events, self.results)
         except BaseException:
             self.taken.release()
             raise

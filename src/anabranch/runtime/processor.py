@@ -37,7 +37,7 @@ from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, map_run, write_run
-from anabranch.state.spill import all_generations, piece_rows, present_groups, reunite, spared
+from anabranch.state.spill import all_generations, drop_expired, piece_rows, present_groups, reunite, spared
 from anabranch.state.spine import Slice, Spared, Spine, keep_alive
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
@@ -175,7 +175,10 @@ class _Attempt:
                 spines[port] = spine
             state = held[1]
         now = [spines[port] for port in operator.ports]
-        states[operator.number] = replace(state, statistics=self._count(state.statistics, had, now, arrived))
+        state = replace(state, statistics=self._count(state.statistics, had, now, arrived))
+        if operator.number not in self._plan.groupings:
+            state = drop_expired(state, [self._task.purge[port] for port in operator.ports], self._cuts)
+        states[operator.number] = state
 
     def close(self) -> None:
         """Close what results were written to."""

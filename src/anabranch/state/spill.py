@@ -95,6 +95,35 @@ def reunite(
     return remaining, OperatorState(tuple(generations), state.statistics.of_groups(rest), retired)
 
 
+def drop_expired(state: OperatorState, purge: Sequence[int | None], cuts: Cuts) -> OperatorState:
+    """The state without spilled rows that have expired and have nobody left to meet.
+
+    What is older than `purge`, per port, meets nothing that is still to come. In a group that owes results it has still
+    to meet what is there; else it is of no use any more.
+    """
+    owing = state.owing()
+    if owing is None:
+        return state
+    kept = []
+    for generation in state.generations:
+        ports = tuple(
+            tuple(
+                part
+                for piece in slices
+                if (part := piece.of_groups(owing, cuts) if _is_older(piece, threshold) else piece) is not None
+            )
+            for slices, threshold in zip(generation.ports, purge, strict=True)
+        )
+        if ports == generation.ports:
+            kept.append(generation)
+            continue
+        present = present_groups((piece for slices in ports for piece in slices), owing.count, cuts)
+        if present:
+            rest = generation.of_groups(present, cuts)
+            kept.append(replace(rest, ports=ports))
+    return replace(state, generations=tuple(kept))
+
+
 def spared(state: OperatorState, windows: Sequence[int | None]) -> Spared | None:
     """The rows that must outlive their time, given the windows of an operator's ports; None if there are none.
 
