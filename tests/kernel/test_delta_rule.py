@@ -21,8 +21,17 @@ from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.spill import all_generations, drop_expired, present_groups, reunite, spared, spill
-from anabranch.state.spine import Cuts, Spine, keep_alive
+from anabranch.state.spill import (
+    Reunited,
+    all_generations,
+    drop_expired,
+    leave_spilled,
+    present_groups,
+    reunite,
+    spared,
+    spill,
+)
+from anabranch.state.spine import Cuts, Slice, Spine, keep_alive, merge_segments
 from anabranch.state.statistics import Statistics
 from tests.kernel.streams import (
     MOST_ROWS,
@@ -189,8 +198,16 @@ def clean_up(
         [[runs.open(piece) for piece in slices] for slices in ports] for ports in all_generations(*held, chosen, cuts)
     ]
     results = collect(join, shape, join_generations(shape, generations))
-    stays = (step, None) if chance is None or chance.random() < 0.5 else None
-    return reunite(*held, chosen, cuts, purge=thresholds, stays=stays), results
+    ports: list[Slice | None] = []
+    for port, threshold in enumerate(thresholds):
+        rows = [segment.solid() for generation in generations for segment in generation[port]]
+        merged = merge_segments(rows, threshold) if rows else None
+        ports.append(None if merged is None else Slice(file := runs.write(merged), 0, file.rows))
+    nothing = (0,) * len(chosen)
+    now = Reunited(chosen, tuple(ports), nothing, nothing)
+    if chance is None or chance.random() < 0.5:
+        return leave_spilled(*held, now, cuts, step, None), results
+    return reunite(*held, now, cuts), results
 
 
 def place(setting: Setting, processors: int) -> list[int]:

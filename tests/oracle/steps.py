@@ -135,7 +135,7 @@ class Steps:
     def clean_up(self) -> bool:
         """Deliver some of what is owed; whether anything still is."""
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        return self.runner.clean_up(pack(self.plan.layout, frames))
+        return self.runner.clean_up(pack(self.plan.layout, frames), self.runner.last_number)
 
     @property
     def answer(self) -> pa.Table:

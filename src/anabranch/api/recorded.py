@@ -59,10 +59,11 @@ def clean_up_stopped(
         packed = no_rows(spark, plan)
         runner.go_on(packed)
         tell(runner.owing_groups)
-        while runner.clean_up(packed):
+        while runner.clean_up(packed, runner.last_number):
             tell(runner.owing_groups)
         tell(0)
-        return sum(event.details["results"] for event in events.all() if event.kind == "clean-up")
+        answered = [event.details["answered"] or 0 for event in events.all() if event.kind == "clean-up"]
+        return sum(answered)
     finally:
         checkpoint.release()
 
@@ -96,6 +97,7 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
         quarantine=body["quarantine"],
         late_rows=body["late_rows"],
         placement=body["placement"],
+        policies=[],
     )
     for name, stream in body["streams"].items():
         schema = T.StructType.fromJson(stream["schema"])
@@ -105,7 +107,7 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
     writers = {}
     for name, query in body["queries"].items():
         if query["sink"] is None:
-            raise CheckpointError(f"{path}: the answer to {name!r} goes to a function of a program; {AGAIN}")
+            raise CheckpointError(f"{path}: the answer to {name!r} goes where only its program can write; {AGAIN}")
         if body["operators"]:
             raise CheckpointError(f"{path}: {body['operators'][0]!r} is an operator of a program; {AGAIN}")
         try:

@@ -27,7 +27,7 @@ from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
+from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -138,8 +138,7 @@ class Run:
         if "anabranch" in combined:
             # With what came at the end of the input.
             combined["anabranch"]["totals"] = _totals(results[-1])
-            for processor, groups in zip(combined["anabranch"]["processors"], self._runner.groups(), strict=False):
-                processor["groups"] = groups
+            combined["anabranch"]["processors"] = _processors(results[-1])
             for name, told in combined["anabranch"]["queries"].items():
                 told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
@@ -168,15 +167,21 @@ class Run:
                     return
 
     def clean_up(self) -> None:
-        """Deliver all results that spilling has postponed, and wait until that is done.
+        """Deliver all results that spilling has postponed so far, and wait until that is done.
 
         While batches come they do it in passing, so that none takes long; what was spilled becomes active again as far
         as memory allows. A run that ends by itself (`availableNow`) has done this.
         """
+        spilled_by = self._runner.last_number
         while True:
             with self._changing:
-                self._check_active("cleaned up")
-                if not self._runner.clean_up(self._no_rows()):
+                if self._runner.is_mine:
+                    raise ConfigError("a function that a batch is given to cannot clean up; use another thread")
+                if not self._spark_query.isActive:
+                    raise self.exception() or ConfigError(
+                        f"the run has ended; to clean up what it owes: anabranch clean-up {self._checkpoint.path}"
+                    )
+                if not self._runner.clean_up(self._no_rows(), spilled_by):
                     return
             time.sleep(CLEAN_UP_PAUSE)
 
@@ -400,7 +405,10 @@ def _recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
     settings = engine._settings
     queries: dict[str, Any] = {}
     for name, writer in writers.items():
-        sink = asdict(replace(writer._sink, function=None)) if writer._sink.function is None else None
+        chosen = writer._sink
+        # Options of other formats may be secrets, such as passwords.
+        told = chosen.function is None and chosen.format in OWN_FORMATS
+        sink = asdict(replace(chosen, function=None)) if told else None
         queries[name] = {**writer._query._asked, "sink": sink}
     return {
         "time zone": engine.spark.conf.get("spark.sql.session.timeZone"),
@@ -446,18 +454,23 @@ def _describe(result: StepResult) -> dict[str, Any]:
         "quarantinedRows": per_input("rejected"),
         "newestEventTime": dict(zip(result.labels, result.newest, strict=True)),
         "totals": _totals(result),
-        "processors": [
-            {
-                "processor": report.processor,
-                "activeRows": report.active_rows,
-                "activeBytes": report.active_bytes,
-                "spilledBytes": report.spilled_bytes,
-                "generations": report.generations,
-                "owingGroups": report.owing_groups,
-                "owedResults": report.owed_estimate,
-                "results": sum(report.results),
-                "busyMs": round(report.busy_ms, 1),
-            }
-            for report in result.reports
-        ],
+        "processors": _processors(result),
     }
+
+
+def _processors(result: StepResult) -> list[dict[str, Any]]:
+    return [
+        {
+            "processor": report.processor,
+            "activeRows": report.active_rows,
+            "activeBytes": report.active_bytes,
+            "spilledBytes": report.spilled_bytes,
+            "generations": report.generations,
+            "owingGroups": owing,
+            "owedResults": owed,
+            "results": sum(report.results),
+            "busyMs": round(report.busy_ms, 1),
+            **({"groups": result.groups[nth]} if result.groups else {}),
+        }
+        for nth, (report, (owing, owed)) in enumerate(zip(result.reports, result.debts, strict=True))
+    ]

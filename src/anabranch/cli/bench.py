@@ -49,6 +49,8 @@ BENCHMARKS = {
     **{experiment.name: experiment.claim for experiment in PAPERS},
 }
 
+PLAIN_WIDTH = 120
+
 Work = Annotated[
     Path | None, typer.Option(help="Folder for input and scratch files, kept for the next time; else a temporary one.")
 ]
@@ -375,4 +377,5 @@ def _show(result: str | RenderableType) -> None:
     if isinstance(result, str):
         print(result)
     else:
-        Console().print(result)
+        console = Console()
+        (console if console.is_terminal else Console(width=PLAIN_WIDTH)).print(result)

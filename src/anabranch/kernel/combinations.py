@@ -77,7 +77,7 @@ class Matches:
 
     def counts(self, groups: int) -> NDArray[np.int64]:
         """How many results each partition group has."""
-        return np.bincount(groups_of(self.hashes, groups)[self.owner], minlength=groups)
+        return np.bincount(groups_of(self.hashes[self.owner], groups), minlength=groups)
 
 
 @dataclass(frozen=True, slots=True)

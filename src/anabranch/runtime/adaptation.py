@@ -7,7 +7,7 @@ has to clean up. What was done is told as events.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,13 @@ from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snap
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.network import Network
+from anabranch.runtime.report import Report
 from anabranch.runtime.tasks import ProcessorPlan
+from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import FileCuts
-from anabranch.state.spill import CleanUp, group_bytes, spill
+from anabranch.state.spill import CleanUp, spill, spilled_bytes
 from anabranch.state.spine import Spine
 
 # State that is read in one step of clean-up, per processor, if that is not more than its memory; and in a quiet batch
@@ -35,6 +37,15 @@ CLEAN_UP_BYTES = 64 << 20
 QUIET_BYTES = 8 << 20
 # State is brought back only as far as this share of the memory, so that it is not pushed out again at once.
 ROOM = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class CleanedUp:
+    """What a step has cleaned up, by operator, and why; the rows of answers, if that was all it did, -1 if unknown."""
+
+    what: Mapping[int, CleanUp]
+    reason: str
+    answered: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,7 @@ class Adaptation:
             key=lambda operator: operator.number,
         )
         self._over: set[int] = set()
+        self._pushed: list[SpillGroups] = []
 
     def frontiers(self, manifests: Sequence[Manifest]) -> dict[int, int | None]:
         """By operator that owes results, the time that none of them is older than; None if that is not known."""
@@ -110,19 +122,32 @@ class Adaptation:
         `since` is per operator: no result of rows that are still to come is older.
         """
         snapshot = self._snapshot(step, manifests)
+        self._pushed.clear()
         manifests, changed = list(manifests), set()
         for policy in self._policies:
             for action in policy.decide(snapshot):
                 manifests[action.processor] = self._spill(action, manifests[action.processor], step, since)
                 changed.add(action.processor)
-        if changed:
-            self._cuts.forget({file for manifest in manifests for file in manifest.files().values()})
-        self._tell_over_memory(manifests)
         return manifests, changed
 
-    def owes(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> bool:
-        """Whether any result is owed."""
-        return any(self._owed(operator, m, settled) for operator in self._operators for m in manifests)
+    def tell(self, manifests: Sequence[Manifest]) -> None:
+        """Tell what was decided, once it counts."""
+        for action in self._pushed:
+            operator = self._operators[action.operator]
+            self._events.add(
+                "spill",
+                f"{operator.name}: {len(action.groups)} groups of processor {action.processor} pushed to disk "
+                f"({format_bytes(action.bytes)}), since {action.reason}",
+                processor=action.processor,
+                operator=operator.name,
+                groups=list(action.groups),
+                bytes=action.bytes,
+            )
+        self._tell_over_memory(manifests)
+
+    def owes(self, manifests: Sequence[Manifest], settled: Sequence[int | None], spilled_by: int | None = None) -> bool:
+        """Whether any result is owed, by groups that were spilled up to a step if one is given."""
+        return any(self._owed(operator, m, settled, spilled_by) for operator in self._operators for m in manifests)
 
     def debts(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> list[tuple[int, int | None]]:
         """Per processor, how many groups owe results, and about how many results; None if that cannot be known."""
@@ -145,7 +170,7 @@ class Adaptation:
         for operator in self._operators:
             state, count = manifest.operators[operator.number], self._plan.groups
             active, produced, _, _ = state.statistics.dense(count)
-            spilled = group_bytes(state.generations, count, self._cuts)
+            spilled = spilled_bytes(state.generations, count)
             generations = np.zeros(count, dtype=np.int64)
             for generation in state.generations:
                 generations += generation.groups.mask()
@@ -166,18 +191,23 @@ class Adaptation:
         active, given, _, _ = state.statistics.dense(count)
         sizes, produced = [active.astype(np.float64)], [given.astype(np.float64)]
         for generation in state.generations:
-            sizes.append(group_bytes([generation], count, self._cuts).astype(np.float64))
-            own = np.zeros(count)
-            own[generation.groups.numbers()] = generation.produced or 0
-            produced.append(own)
+            sizes.append(generation.dense(generation.sizes).astype(np.float64))
+            produced.append(generation.dense(generation.produced).astype(np.float64))
         return estimate_owed(sizes, produced, len(operator.ports))
 
     def choose(
-        self, manifests: Sequence[Manifest], settled: Sequence[int | None], *, quiet: bool, back: bool
+        self,
+        manifests: Sequence[Manifest],
+        settled: Sequence[int | None],
+        *,
+        quiet: bool,
+        back: bool,
+        spilled_by: int | None = None,
     ) -> dict[int, CleanUp]:
         """What to clean up in the next step, by operator: lower operators first, as much as one step should do.
 
         What is cleaned up is brought back if it fits into memory and that is wanted. In a `quiet` batch only that is.
+        If a step is given, only groups that were spilled up to it.
         """
         chosen: dict[int, CleanUp] = {}
         nothing = GroupSet(self._plan.groups, 0)
@@ -185,11 +215,13 @@ class Adaptation:
             left = QUIET_BYTES if quiet else min(self._memory or CLEAN_UP_BYTES, CLEAN_UP_BYTES)
             room = self._room(manifest) if back else 0
             for operator in self._operators:
-                owed = self._owed(operator, manifest, settled)
+                owed = self._owed(operator, manifest, settled, spilled_by)
                 if not owed:
                     continue
                 state = manifest.operators[operator.number]
-                sizes = group_bytes(state.generations, self._plan.groups, self._cuts)
+                sizes = (
+                    spilled_bytes(state.generations, self._plan.groups) + state.statistics.dense(self._plan.groups)[0]
+                )
                 known = chosen.get(operator.number, CleanUp(nothing, nothing))
                 groups, fitting = self._pick(owed.numbers(), sizes, left, room, only_fitting=quiet)
                 if groups:
@@ -211,29 +243,31 @@ class Adaptation:
                 chosen[operator.number] = CleanUp(groups, nothing)
         return chosen
 
-    def tell_cleaned_up(
-        self, done: dict[int, CleanUp], owed: Sequence[int], before: Sequence[Manifest], answered: int | None
-    ) -> None:
-        """Record what a step has cleaned up; `owed` are the results that were delivered, per operator.
-
-        `answered` are the rows of answers that came of it, in a step that did nothing else; -1 if nobody counted.
-        """
-        for nth, (number, cleaning) in enumerate(done.items()):
+    def tell_cleaned_up(self, done: CleanedUp, reports: Sequence[Report], before: Sequence[Manifest]) -> None:
+        """Record what a step has cleaned up, per operator and processor; `before` are the manifests that it opened."""
+        answered = done.answered
+        for number, cleaning in done.what.items():
             operator = self._operators[number]
-            spilled = [generation for manifest in before for generation in manifest.operators[number].generations]
-            sizes = group_bytes(spilled, self._plan.groups, self._cuts)
-            read = int(sizes[cleaning.groups.numbers()].sum())
-            back = f", {len(cleaning.back)} of them active again" if cleaning.back else ""
-            self._events.add(
-                "clean-up",
-                f"{operator.name}: {owed[number]:,} postponed results of {len(cleaning.groups)} groups "
-                f"({format_bytes(read)}){back}",
-                operator=operator.name,
-                groups=cleaning.groups.numbers().tolist(),
-                results=owed[number],
-                bytes=read,
-                answered=answered if nth == 0 else None,
-            )
+            for report, manifest in zip(reports, before, strict=True):
+                state, count = manifest.operators[number], self._plan.groups
+                own = (spilled_groups(state.generations) or GroupSet(count, 0)) & cleaning.groups
+                if not own:
+                    continue
+                sizes = spilled_bytes(state.generations, count) + state.statistics.dense(count)[0]
+                read, back = int(sizes[own.numbers()].sum()), len(own & cleaning.back)
+                self._events.add(
+                    "clean-up",
+                    f"{operator.name}: {report.owed[number]:,} postponed results of {len(own)} groups of processor "
+                    f"{report.processor} ({format_bytes(read)}){f', {back} active again' if back else ''}, "
+                    f"since {done.reason}",
+                    processor=report.processor,
+                    operator=operator.name,
+                    groups=own.numbers().tolist(),
+                    results=report.owed[number],
+                    bytes=read,
+                    answered=answered,
+                )
+                answered = None if answered is None else 0
 
     def _pick(
         self,
@@ -260,18 +294,27 @@ class Adaptation:
             return 1 << 62
         return max(int(ROOM * self._memory) - manifest.bytes, 0)
 
-    def _owed(self, operator: _Operator, manifest: Manifest, settled: Sequence[int | None]) -> GroupSet | None:
+    def _owed(
+        self,
+        operator: _Operator,
+        manifest: Manifest,
+        settled: Sequence[int | None],
+        spilled_by: int | None = None,
+    ) -> GroupSet | None:
         """The groups of an operator on a processor that owe results; None if there are none."""
         state = manifest.operators[operator.number]
-        if not state.generations:
+        early = [g for g in state.generations if spilled_by is None or g.step <= spilled_by]
+        meant = spilled_groups(early)
+        if meant is None:
             return None
         if operator.grouping is None:
-            return state.owing() or None
+            owing = state.owing()
+            return owing & meant or None if owing is not None else None
         until, found = settled[operator.grouping], GroupSet(self._plan.groups, 0)
         for generation in state.generations:
             if until is not None and (generation.since is None or generation.since < until):
                 found |= generation.groups
-        return found or None
+        return found & meant or None
 
     def _snapshot(self, step: int, manifests: Sequence[Manifest]) -> Snapshot:
         seen = [
@@ -298,15 +341,7 @@ class Adaptation:
         )
         for port, spine in zip(operator.ports, own, strict=True):
             spines[port] = spine
-        self._events.add(
-            "spill",
-            f"{operator.name}: {len(action.groups)} groups of processor {action.processor} pushed to disk "
-            f"({format_bytes(action.bytes)}), since {action.reason}",
-            processor=action.processor,
-            operator=operator.name,
-            groups=list(action.groups),
-            bytes=action.bytes,
-        )
+        self._pushed.append(action)
         return Manifest(tuple(spines), tuple(states))
 
     def _tell_over_memory(self, manifests: Sequence[Manifest]) -> None:

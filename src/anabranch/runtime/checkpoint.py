@@ -48,11 +48,12 @@ RECORD = "run.json"
 @dataclass(frozen=True, slots=True)
 class Extra:
     """A step without a batch: at the end of the input, or to clean up. `number` counts them; what it cleans up is by
-    operator."""
+    operator of a plan."""
 
     number: int
     ending: bool
     clean_up: dict[int, CleanUp]
+    plan: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +253,8 @@ class Checkpoint:
 
     def announce(self, extra: Extra) -> None:
         """Put on record that a step without a batch is to be made, before anything is done about it."""
-        body = {"number": extra.number, "ending": extra.ending, "clean_up": _clean_up_to_json(extra.clean_up)}
+        clean_up = _clean_up_to_json(extra.clean_up)
+        body = {"number": extra.number, "ending": extra.ending, "plan": extra.plan, "clean_up": clean_up}
         write_file(self.path / EXTRA, encode_document(body))
 
     def announced(self, last: Step | None) -> Extra | None:
@@ -261,7 +263,7 @@ class Checkpoint:
         if last is None or not path.exists():
             return None
         body = read_document(path)
-        extra = Extra(body["number"], body["ending"], _clean_up_from_json(body["clean_up"]))
+        extra = Extra(body["number"], body["ending"], _clean_up_from_json(body["clean_up"]), body["plan"])
         return extra if last.extra < extra.number else None
 
     def record(self, body: Json) -> None:

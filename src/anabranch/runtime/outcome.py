@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,11 @@ class StepSettings:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A committed batch as told to the user; `output_rows` are by query."""
+    """A committed step as told to the user; `output_rows` are by query.
+
+    `debts` are per processor: how many groups owe results, and about how many. So are `groups`, what is known of the
+    partition groups of each operator; they are kept for the last step only.
+    """
 
     batch_id: int
     step: int
@@ -37,6 +41,12 @@ class StepResult:
     labels: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any] = field(default_factory=dict)
+    debts: tuple[tuple[int, int | None], ...] = ()
+    groups: tuple[dict[str, Any], ...] = ()
+
+    def without_groups(self) -> StepResult:
+        """The same, told in fewer words."""
+        return replace(self, groups=())
 
 
 def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from anabranch.plan.placement import Placement
 from anabranch.runtime.checkpoint import Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.spill import CleanUp
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
 
@@ -233,11 +234,7 @@ def carry_over(
             for now, placed in zip(placements, _listed(last.placements, *operators, None), strict=True)
         ),
         totals=totals,
-        clean_up={
-            plan["operators"].index(identity): last.clean_up[n]
-            for n, identity in enumerate(known["operators"])
-            if n in last.clean_up and identity in plan["operators"]
-        },
+        clean_up=clean_up_under(last.clean_up, known, plan),
     )
     return step, [
         Manifest(
@@ -246,6 +243,15 @@ def carry_over(
         )
         for manifest in manifests
     ]
+
+
+def clean_up_under(clean_up: Mapping[int, CleanUp], known: Json, plan: Json) -> dict[int, CleanUp]:
+    """What is to be cleaned up, by operator of a known plan, by operator of another."""
+    return {
+        plan["operators"].index(identity): clean_up[n]
+        for n, identity in enumerate(known["operators"])
+        if n in clean_up and identity in plan["operators"]
+    }
 
 
 def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Other) -> list[Value | Other]:

@@ -15,7 +15,7 @@ import gc
 import time
 import traceback
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from anabranch.errors import AnabranchError, CorruptStateError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
+from anabranch.kernel.probe import blocks
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.report import Report, parse_parked, report_body
 from anabranch.runtime.tasks import ARROW, YIELDED, Goes, OperatorPlan, ProcessorPlan, StepTask
@@ -37,8 +38,19 @@ from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, map_run, write_run
-from anabranch.state.spill import all_generations, drop_expired, piece_rows, present_groups, reunite, spared
-from anabranch.state.spine import Slice, Spared, Spine, keep_alive
+from anabranch.state.spill import (
+    Held,
+    Reunited,
+    all_generations,
+    bytes_by_group,
+    drop_expired,
+    leave_spilled,
+    present_groups,
+    reunite,
+    spared,
+    spilled_bytes,
+)
+from anabranch.state.spine import Slice, Spared, Spine, keep_alive, merge_segments
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
@@ -46,6 +58,8 @@ from anabranch.state.store import encode_document, full_disk, read_document, syn
 # at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
 MERGE_FACTOR = 1.5
 MIN_MERGE_ROWS = 32_768
+# State that is read at once by clean-up.
+CLEAN_UP_BYTES = 64 << 20
 
 NOTHING = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.array([], pa.int64())}))
 
@@ -163,14 +177,13 @@ class _Attempt:
         for nth, port in enumerate(operator.ports):
             spines[port] = self._insert(operator, nth, spines[port], settled, needed)
         cleaning = self._task.clean_up.get(operator.number)
-        if cleaning is not None and state.generations:
-            own = spilled_groups(state.generations)
-            assert own is not None, "there are generations"
+        own = spilled_groups(state.generations)
+        if cleaning is not None and own is not None:
             held = [spines[port] for port in operator.ports], state
             for groups, stays in ((own & cleaning.groups - cleaning.back, True), (own & cleaning.back, False)):
-                if groups:
-                    yield from self._route(operator, self._owed(operator, held, groups, settled))
-                    held = self._reunite(operator, held, groups, settled, stays=stays)
+                for some in self._in_turn(held[1], groups):
+                    held = yield from self._clean_up(operator, held, some, settled, stays=stays)
+                    arrived |= some.mask()
             for port, spine in zip(operator.ports, held[0], strict=True):
                 spines[port] = spine
             state = held[1]
@@ -262,12 +275,23 @@ class _Attempt:
             old = [[_among(segment, active) for segment in segments] for segments in old]
         yield from self._counting(kernel.counted(old, deltas, settled, self._plan.groups))
 
-    def _owed(
-        self, operator: OperatorPlan, held: tuple[list[Spine], OperatorState], groups: GroupSet, settled: Settled
-    ) -> Iterator[pa.RecordBatch]:
-        """What an operator owes for some groups: only their rows are read, and no file stays mapped."""
+    def _in_turn(self, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
+        """Groups to be cleaned up, as many at a time as should be read at once."""
+        sizes = spilled_bytes(state.generations, self._plan.groups) + state.statistics.dense(self._plan.groups)[0]
+        numbers = groups.numbers()
+        for first, last in blocks(sizes[numbers], CLEAN_UP_BYTES):
+            yield GroupSet.of(self._plan.groups, numbers[first:last])
+
+    def _clean_up(
+        self, operator: OperatorPlan, held: Held, groups: GroupSet, settled: Settled, *, stays: bool
+    ) -> Generator[pa.RecordBatch, None, Held]:
+        """Deliver what some groups owe, and write their rows as one run per port; returns what is held then.
+
+        Only rows of these groups are read, and no file stays mapped.
+        """
         kernel = operator.operator
         assert isinstance(kernel, SpillableOperator), "only what can be cleaned up is spilled"
+        rows: list[list[Segment]] = [[] for _ in operator.ports]
         for since, some in _by_since(held[1], groups) if kernel.freezes else [(None, groups)]:
             generations = [
                 [
@@ -276,26 +300,47 @@ class _Attempt:
                 ]
                 for ports in all_generations(*held, some, self._cuts)
             ]
+            for ports in generations:
+                for nth, segments in enumerate(ports):
+                    rows[nth] += segments
             owed = kernel.owed(generations, Settled(since, settled.until), self._plan.groups)
-            for results in self._counting(owed):
-                self._report.owed[operator.number] += len(results)
-                yield results
+            yield from self._route(operator, self._counting_owed(operator, owed))
+        now = self._reunited(operator, held[1], groups, rows, settled)
+        if not stays:
+            self._produced[groups.numbers()] = now.produced
+            self._produced -= held[1].statistics.dense(self._plan.groups)[1] * groups.mask()
+            return reunite(*held, now, self._cuts)
+        self._produced[groups.numbers()] = 0
+        since = settled.until if kernel.freezes else self._task.since[operator.number]
+        return leave_spilled(*held, now, self._cuts, self._task.step, since)
 
-    def _reunite(
+    def _reunited(
         self,
         operator: OperatorPlan,
-        held: tuple[list[Spine], OperatorState],
+        state: OperatorState,
         groups: GroupSet,
+        rows: list[list[Segment]],
         settled: Settled,
-        *,
-        stays: bool,
-    ) -> tuple[list[Spine], OperatorState]:
-        kernel = operator.operator
-        frozen = isinstance(kernel, SpillableOperator) and kernel.freezes
-        since = settled.until if frozen else self._task.since[operator.number]
-        purge = [self._task.purge[port] for port in operator.ports]
-        place = (self._task.step, since) if stays else None
-        return reunite(*held, groups, self._cuts, purge=purge, stays=place)
+    ) -> Reunited:
+        """Write what is left of the rows of some groups, and add up what they have given."""
+        count, numbers = self._plan.groups, groups.numbers()
+        slices: list[Slice | None] = []
+        for nth, port in enumerate(operator.ports):
+            threshold = self._task.purge[port]
+            merged = merge_segments(rows[nth], threshold) if rows[nth] else None
+            merged = None if merged is None else operator.operator.keep(nth, merged, settled)
+            file = None if merged is None else self._write(merged)
+            slices.append(None if file is None else Slice(file, 0, file.rows))
+        produced = self._produced + state.statistics.dense(count)[1]
+        for generation in state.generations:
+            produced = produced + generation.dense(generation.produced)
+        sizes = bytes_by_group((piece for piece in slices if piece is not None), count, self._cuts)
+        return Reunited(groups, tuple(slices), tuple(sizes[numbers].tolist()), tuple(produced[numbers].tolist()))
+
+    def _counting_owed(self, operator: OperatorPlan, owed: Iterator[Counted]) -> Iterator[pa.RecordBatch]:
+        for results in self._counting(owed):
+            self._report.owed[operator.number] += len(results)
+            yield results
 
     def _counting(self, counted: Iterator[Counted]) -> Iterator[pa.RecordBatch]:
         for results, counts in counted:
@@ -337,10 +382,8 @@ class _Attempt:
         """What is known of an operator's groups after the step."""
         sizes, produced, recent, inserted = known.dense(self._plan.groups)
         if spines != had:
-            exact = np.zeros(self._plan.groups)
-            for piece in (piece for spine in spines for piece in spine.slices()):
-                exact += piece_rows(piece, self._cuts) * (piece.file.bytes / piece.file.rows)
-            sizes = np.rint(exact).astype(np.int64)
+            listed = (piece for spine in spines for piece in spine.slices())
+            sizes = bytes_by_group(listed, self._plan.groups, self._cuts)
         inserted = np.where(arrived, self._task.now, inserted)
         return Statistics.of(sizes, produced + self._produced, recent * DECAY + self._produced, inserted)
 

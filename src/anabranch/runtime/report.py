@@ -45,8 +45,6 @@ class Report:
     owed: list[int] = field(default_factory=list)
     spilled_bytes: int = 0
     generations: int = 0
-    owing_groups: int = 0
-    owed_estimate: int | None = 0
 
     def look_at(self, manifest: Manifest) -> None:
         """Tell what state there is."""

@@ -13,13 +13,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch.errors as errors
@@ -29,18 +26,18 @@ from anabranch.observe.events import EventLog
 from anabranch.plan.explain import Measured
 from anabranch.plan.logical import Output, all_of
 from anabranch.plan.watermark import Thresholds
-from anabranch.runtime.adaptation import Adaptation
+from anabranch.runtime.adaptation import Adaptation, CleanedUp
 from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.checkpoint import Checkpoint, Extra, Step, check_batch
 from anabranch.runtime.diagnosis import failing_joined_row, full_disk_inside, is_of_the_data, unreadable_source
 from anabranch.runtime.outcome import NO_BATCH, StepResult, StepSettings, add_totals, publish, unpublish
-from anabranch.runtime.pack import joined_columns, pack_between, processor_of
-from anabranch.runtime.plans import carry_over
+from anabranch.runtime.pack import joined_columns
+from anabranch.runtime.plans import carry_over, clean_up_under
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.processor import run_processor, settle_worker
+from anabranch.runtime.processors import Found, Processors, collect_reports
 from anabranch.runtime.relist import list_anew
-from anabranch.runtime.report import Report, combine, parse_report, report_body
-from anabranch.runtime.tasks import ProcessorPlan, StepTask
+from anabranch.runtime.report import Report, combine, report_body
+from anabranch.runtime.tasks import StepTask
 from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
@@ -53,8 +50,6 @@ NARROW_ROWS = 65_536
 WIDE_ROWS = 4_096
 NO_BYTE_LIMIT = (1 << 31) - 1
 
-# By round and processor: the name of a report, and what it says.
-Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
 # A batch is quiet if it brings less than this share of what batches bring on average.
 QUIET = 0.25
 
@@ -91,8 +86,10 @@ class StepRunner:
         self._adaptation = Adaptation(
             plan.network, layout.processor, checkpoint.state, settings.memory, settings.policies, events
         )
-        self._wanted = False  # whether somebody waits for clean-up
+        self._wanted: int | None = None  # up to which step somebody waits for clean-up of what was spilled
+        self._reason = "the batch before was quiet"  # why what is cleaned up is
         self.failure: BaseException | None = None
+        self._broken: BaseException | None = None  # by what, between two batches
         self._results = results
         self._steps = 0  # that this runner has made
         self.when_started: list[Callable[[], None]] = []
@@ -105,10 +102,7 @@ class StepRunner:
         self._manifests = [empty] * settings.processors
         self._retained: dict[int, list[Manifest]] = {}
         self._owners = [n for n, _ in plan.network.ports]
-        self._routes = [
-            processor_of({tag: layout.placements[self._owners[a.port]] for tag, a in entry.arrivals.items()})
-            for entry in layout.processor.rounds
-        ]
+        self._processors = Processors(layout, self._plan, self._owners, settings.processors)
         self._seconds = 0.0
         self._received = [0] * self._sources
         self._produced = [0] * layout.processor.operators
@@ -124,6 +118,9 @@ class StepRunner:
             self._thread = threading.get_ident()
             if self._closed:
                 raise ClosedError("other queries are to be answered from this batch on")
+            if self._broken is not None:
+                # What failed between two batches may have reached the sink, under the id of this one.
+                raise self._broken
             try:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
@@ -157,17 +154,16 @@ class StepRunner:
     @property
     def owes(self) -> bool:
         """Whether results are owed that spilling has postponed."""
-        return self._last is not None and self._adaptation.owes(self._manifests, self._last.settled)
+        return self._owes(None)
+
+    def _owes(self, spilled_by: int | None) -> bool:
+        return self._last is not None and self._adaptation.owes(self._manifests, self._last.settled, spilled_by)
 
     @property
     def owing_groups(self) -> int:
         """How many partition groups owe results, all processors and operators together."""
         settled = self._last.settled if self._last else ()
         return sum(groups for groups, _ in self._adaptation.debts(self._manifests, settled))
-
-    def groups(self) -> list[dict[str, Any]]:
-        """Per processor, what is known of the partition groups of each operator."""
-        return [self._adaptation.groups(manifest) for manifest in self._manifests]
 
     def end(self, packed: DataFrame) -> None:
         """Take the input for ended: deliver what is owed, and answer all rows that wait. `packed` has no rows.
@@ -189,18 +185,25 @@ class StepRunner:
                     raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
                 self._clean_up_all(packed)
 
-    def clean_up(self, packed: DataFrame) -> bool:
-        """Deliver some of what is owed; False if nothing is. `packed` has no rows.
+    @property
+    def last_number(self) -> int:
+        """The number of the last committed step; 0 before the first."""
+        return self._last.number if self._last else 0
 
-        While batches come, they do it in passing; what is done here is what can be done between two of them.
+    def clean_up(self, packed: DataFrame, spilled_by: int) -> bool:
+        """Deliver some of what is owed by groups that were spilled up to a step; False if nothing is.
+
+        While batches come, they do it in passing; what is done here is what can be done between two of them. `packed`
+        has no rows.
         """
         with self._lock, self._explained(packed):
-            self._wanted = self.owes
-            if self._wanted and self._last is not None and not self._checkpoint.has_planned(self._last.batch_id):
-                chosen = self._choose(back=True)
-                self._extra(packed, ending=False, clean_up=chosen)
-                self._wanted = self.owes
-            return self._wanted
+            last = self._last
+            self._wanted = spilled_by if self._owes(spilled_by) else None
+            if self._wanted is not None and last is not None and not self._checkpoint.has_planned(last.batch_id):
+                self._reason = "it was asked for"
+                self._extra(packed, ending=False, clean_up=self._choose(back=True, spilled_by=spilled_by))
+                self._wanted = spilled_by if self._owes(spilled_by) else None
+            return self._wanted is not None
 
     def go_on(self, packed: DataFrame) -> None:
         """Make the step without a batch that was on record when the last run crashed, if there is one."""
@@ -213,7 +216,7 @@ class StepRunner:
         try:
             yield
         except BaseException as error:
-            self.failure = self._explain_failure(error, packed)
+            self.failure = self._broken = self._explain_failure(error, packed)
             raise self.failure from error
         finally:
             self._session_ready = False  # what comes next has a session of its own
@@ -221,16 +224,20 @@ class StepRunner:
     def _go_on_with_announced(self, packed: DataFrame) -> None:
         extra = self._checkpoint.announced(self._last)
         if extra is not None:
-            self._extra(packed, ending=extra.ending, clean_up=extra.clean_up)
+            self._reason = "that was under way when the run was stopped"
+            now = self._checkpoint.plan(self._checkpoint.plan_number)
+            clean_up = clean_up_under(extra.clean_up, self._checkpoint.plan(extra.plan), now)
+            self._extra(packed, ending=extra.ending, clean_up=clean_up)
 
     def _clean_up_all(self, packed: DataFrame) -> None:
         """Deliver all that is owed. What was spilled stays where it is: no row is coming that could meet it."""
+        self._reason = "the input has ended"
         while self.owes:
             self._extra(packed, ending=False, clean_up=self._choose(back=False))
 
-    def _choose(self, *, back: bool, quiet: bool = False) -> dict[int, CleanUp]:
+    def _choose(self, *, back: bool, spilled_by: int | None = None) -> dict[int, CleanUp]:
         settled = self._last.settled if self._last else ()
-        return self._adaptation.choose(self._manifests, settled, quiet=quiet, back=back)
+        return self._adaptation.choose(self._manifests, settled, quiet=False, back=back, spilled_by=spilled_by)
 
     def _extra(self, packed: DataFrame, *, ending: bool, clean_up: dict[int, CleanUp]) -> None:
         """A step without a batch."""
@@ -238,7 +245,7 @@ class StepRunner:
         self._session_ready = False
         self._start(packed.sparkSession)
         self._checkpoint.check_epoch()
-        extra = Extra(self._last.extra + 1, ending, clean_up)
+        extra = Extra(self._last.extra + 1, ending, clean_up, self._checkpoint.plan_number)
         self._checkpoint.announce(extra)
         failpoint("end.announced" if ending else "clean-up.announced")
         self._advance(packed, self._last.batch_id, extra)
@@ -298,18 +305,18 @@ class StepRunner:
         processed = self._yielded(packed, number, directory, folders)[-1]
 
         def complete(processed: DataFrame) -> list[Report]:
-            if self._expected() - self._collect_reports(directory).keys():
+            if self._processors.expected - collect_reports(directory).keys():
                 # Not what the sink was given: Spark leaves the processors out where its condition can never be true.
                 evaluate(processed)
-            found = self._collect_reports(directory)
-            missing = sorted({processor for _, processor in self._expected() - found.keys()})
+            found = collect_reports(directory)
+            missing = sorted({processor for _, processor in self._processors.expected - found.keys()})
             if missing:
                 told = f"processors {missing} left no report for step {number}; the step is not committed"
                 raise CheckpointError(told)
             return [report for report, _ in combine((report, manifest) for _, report, manifest in found.values())]
 
         self._answers.deliver(processed, batch_id, folders, complete)
-        return self._collect_reports(directory)
+        return collect_reports(directory)
 
     def _yielded(
         self, packed: DataFrame, number: int, directory: Path, folders: tuple[Path | None, ...]
@@ -333,24 +340,7 @@ class StepRunner:
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        schemas = [*(exchange.yielded for exchange in self._layout.exchanges), self._answers.yielded]
-        yielded: list[DataFrame] = []
-        for nth, schema in enumerate(schemas):
-            rows = pack_between(self._layout.exchanges[nth - 1], yielded[-1]) if yielded else packed
-            routed = rows.repartitionById(self._settings.processors, self._routes[nth])
-            yielded.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
-        return yielded
-
-    def _expected(self) -> set[tuple[int, int]]:
-        return {(nth, p) for nth in range(len(self._plan.rounds)) for p in range(self._settings.processors)}
-
-    def _collect_reports(self, directory: Path) -> Found:
-        """One complete report per round and processor; any will do, since all attempts compute the same."""
-        found: Found = {}
-        for path in sorted(directory.glob("[0-9]*.json")):
-            report, manifest = parse_report(read_document(path))
-            found.setdefault((report.round, report.processor), (path.name, report, manifest))
-        return found
+        return self._processors.yielded(packed, tasks, self._answers.yielded)
 
     def _commit(self, number: int, batch_id: int, found: Found, directory: Path, extra: Extra | None) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
@@ -371,8 +361,6 @@ class StepRunner:
         self._manifests, changed = self._adaptation.adapt(number, manifests, since)
         for p in changed:
             reports[p].look_at(self._manifests[p])
-        for report, debt in zip(reports, self._adaptation.debts(self._manifests, settled), strict=True):
-            report.owing_groups, report.owed_estimate = debt
         step = self._checkpoint.next_step(
             self._last,
             batch_id=batch_id,
@@ -395,14 +383,23 @@ class StepRunner:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
         self._steps += 1
-        owed = [sum(counts) for counts in zip(*(report.owed for report in reports), strict=True)]
+        self._adaptation.tell(self._manifests)
         rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
         only = extra is not None and not extra.ending
-        self._adaptation.tell_cleaned_up(self._cleaning, owed, before, rows if only else None)
+        done = CleanedUp(self._cleaning, self._reason, rows if only else None)
+        self._adaptation.tell_cleaned_up(done, reports, before)
         self._remember(number)
         told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
-        self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, step.newest, step.totals))
+        debts = tuple(self._adaptation.debts(self._manifests, settled))
+        groups = tuple(self._adaptation.groups(manifest) for manifest in self._manifests)
+        if self._results:
+            self._results.append(self._results.pop().without_groups())
+        self._results.append(
+            StepResult(
+                told, number, tuple(reports), output_rows, labels, step.newest, step.totals, debts=debts, groups=groups
+            )
+        )
         if extra is not None and extra.ending:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
             self._events.add("end", f"the input has ended: {shown}", results=rows)
@@ -422,9 +419,11 @@ class StepRunner:
         rows = sum(sum(report.received) for report in reports)
         usual = sum(self._received) / max(self._steps, 1)
         quiet = bool(self._steps) and rows < QUIET * usual
-        if not (self._wanted or quiet) or not self._adaptation.owes(self._manifests, settled):
+        asked = self._wanted is not None
+        if not (asked or quiet) or not self._adaptation.owes(self._manifests, settled, self._wanted):
             return {}
-        return self._adaptation.choose(self._manifests, settled, quiet=not self._wanted, back=True)
+        self._reason = "it was asked for" if asked else "the batch before was quiet"
+        return self._adaptation.choose(self._manifests, settled, quiet=not asked, back=True, spilled_by=self._wanted)
 
     def _remember(self, number: int) -> None:
         self._retained[number] = self._manifests
@@ -485,15 +484,3 @@ class StepRunner:
 def _kind(extra: Extra | None) -> str:
     """What a step is called at failpoints."""
     return "step" if extra is None else "end" if extra.ending else "clean-up"
-
-
-def _task_function(
-    plan: ProcessorPlan, tasks: list[StepTask], number: int
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def process(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        assert context is not None, "a processor runs inside a Spark task"
-        settle_worker()
-        return run_processor(plan, tasks[context.partitionId()], number, batches)
-
-    return process

@@ -9,9 +9,12 @@ Nothing is copied: a generation lists slices of the runs in which its rows were 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
 from anabranch.state.spine import Cuts, Slice, slices_of_groups
@@ -22,14 +25,16 @@ class Generation:
     """State that was spilled after a step, at each port of an operator.
 
     No result that it owes is older than `since`; None if that is not known. For a grouping, it is what was answered
-    when its groups were spilled. `produced` are the results that each of its groups gave before, by ascending group.
+    when its groups were spilled. By ascending group, `sizes` are the bytes of each, and `produced` the results that it
+    gave before.
     """
 
     step: int
     groups: GroupSet
     since: int | None
     ports: tuple[tuple[Slice, ...], ...]
-    produced: tuple[int, ...] = ()
+    sizes: tuple[int, ...]
+    produced: tuple[int, ...]
 
     @property
     def rows(self) -> int:
@@ -46,13 +51,20 @@ class Generation:
         meant = groups & self.groups
         if meant == self.groups:
             return self
-        produced = dict(zip(self.groups.numbers().tolist(), self.produced, strict=True)) if self.produced else {}
+        chosen = meant.mask()[self.groups.numbers()]
         return replace(
             self,
             groups=meant,
-            ports=tuple(slices_of_groups(slices, meant, cuts) for slices in self.ports),
-            produced=tuple(produced[group] for group in meant.numbers().tolist()) if produced else (),
+            ports=tuple(slices_of_groups(slices, meant, cuts) if meant else () for slices in self.ports),
+            sizes=tuple(np.array(self.sizes, dtype=np.int64)[chosen].tolist()),
+            produced=tuple(np.array(self.produced, dtype=np.int64)[chosen].tolist()),
         )
+
+    def dense(self, values: Sequence[int]) -> NDArray[np.int64]:
+        """Sizes or results over all groups."""
+        everywhere = np.zeros(self.groups.count, dtype=np.int64)
+        everywhere[self.groups.numbers()] = values
+        return everywhere
 
 
 def spilled_groups(generations: Iterable[Generation]) -> GroupSet | None:

@@ -51,10 +51,9 @@ class GroupSet:
     @classmethod
     def of(cls, count: int, groups: Iterable[int]) -> GroupSet:
         """The set of these groups."""
-        bits = 0
-        for group in groups:
-            bits |= 1 << int(group)
-        return cls(count, bits)
+        mask = np.zeros(count, dtype=bool)
+        mask[np.fromiter(groups, dtype=np.int64)] = True
+        return cls(count, int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little"))
 
     @classmethod
     def all(cls, count: int) -> GroupSet:

@@ -138,6 +138,7 @@ class Manifest:
                         "groups": writer.group_set(generation.groups),
                         "since": generation.since,
                         "ports": [writer.slices(slices) for slices in generation.ports],
+                        "sizes": list(generation.sizes),
                         "produced": list(generation.produced),
                     }
                     for generation in operator.generations
@@ -186,6 +187,7 @@ class Manifest:
                         sets[generation["groups"]],
                         generation["since"],
                         tuple(slices(port) for port in generation["ports"]),
+                        tuple(generation["sizes"]),
                         tuple(generation["produced"]),
                     )
                     for generation in entry["generations"]

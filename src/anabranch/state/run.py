@@ -5,8 +5,7 @@ contiguous. Columns: `hash` (uint64), `ts` (int64 microseconds, only where the q
 key where it must be verified, then payload. Row count and the range of `ts` stand in the schema's metadata.
 
 A flipped bit in such a file usually passes Arrow's own validation, so the manifest keeps a CRC-32 and the size of
-each file. A process verifies a file once, when it first maps it (`RunCache`); a file it wrote itself is mapped from
-what was just written.
+each file. A process verifies a file once, when it first maps it, unless it wrote it itself.
 """
 
 from __future__ import annotations
@@ -33,6 +32,7 @@ TS = "ts"
 UNUSED_TASKS = 64
 CHECKED_AT_ONCE = 1 << 20
 REMEMBERED_FILES = 100_000
+REMEMBERED_CUTS = 4_000_000
 
 # Files that this process has verified, as they were then, so that those it maps only now and then are read once.
 _verified: dict[tuple[Path, int], tuple[int, int, int]] = {}
@@ -108,10 +108,10 @@ class Segment:
         """The numbers of the rows that count, found group by group."""
         if self.groups is None:
             return np.arange(len(self.hashes))
-        cuts = group_cuts(self.hashes, self.groups.count)
-        chosen = self.groups.numbers()
-        parts = [np.arange(cuts[group], cuts[group + 1]) for group in chosen]
-        return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
+        cuts, chosen = group_cuts(self.hashes, self.groups.count), self.groups.numbers()
+        lengths = np.diff(cuts)[chosen]
+        before = np.cumsum(lengths) - lengths
+        return np.repeat(cuts[chosen] - before, lengths) + np.arange(lengths.sum())
 
     def solid(self) -> Segment:
         """Only the rows that count; copied if there are others."""
@@ -138,8 +138,10 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = memoryview(sink.getvalue())
-    write_unnamed(directory / name, data)
-    return RunFile(name, len(segment), data.nbytes, zlib.crc32(data), min_ts, max_ts)
+    path, crc = directory / name, zlib.crc32(data)
+    write_unnamed(path, data)
+    _verified[path, crc] = _state_of(path)
+    return RunFile(name, len(segment), data.nbytes, crc, min_ts, max_ts)
 
 
 def read_run(directory: Path, file: RunFile) -> Segment:
@@ -257,14 +259,10 @@ class FileCuts:
     def __call__(self, file: RunFile) -> NDArray[np.int64]:
         """Where the groups of a file begin, and at last its number of rows."""
         if file not in self._known:
-            while len(self._known) >= REMEMBERED_FILES:
+            while len(self._known) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
                 del self._known[next(iter(self._known))]
             self._known[file] = group_cuts(map_run(self._directory, file).hashes, self._groups)
         return self._known[file]
-
-    def forget(self, files: Collection[RunFile]) -> None:
-        """Forget all files but these."""
-        self._known = {file: cuts for file, cuts in self._known.items() if file in files}
 
 
 @dataclass(slots=True)

@@ -1,8 +1,9 @@
 """Spilling partition groups and bringing them together again: edits of what is listed, nothing else.
 
 `spill` ends the active generation of some groups. `all_generations` lists what clean-up has to join across: the
-spilled generations and, as the last, what is active or retired. `reunite` follows a clean-up: nothing is owed any more,
-so all state of a group is one, active again or as a single spilled generation.
+spilled generations and, as the last, what is active or retired. After that nothing is owed any more, and clean-up,
+which has read all rows of its groups, has written them as one run per port: they are active again (`reunite`), or a
+single spilled generation (`leave_spilled`). Files that only they were kept for can go.
 
 While a group has spilled state, rows of it that expire are kept if they can still meet that state (`spared`).
 """
@@ -47,13 +48,14 @@ def spill(
 ) -> Held:
     """Take some groups out of the active state, as a generation that ends with this step."""
     ports = tuple(slices_of_groups(_everything(spine), groups, cuts) for spine in spines)
-    if not any(ports):
+    sizes = bytes_by_group((piece for slices in ports for piece in slices), groups.count, cuts)
+    groups = groups & GroupSet.of(groups.count, np.flatnonzero(sizes))
+    if not groups:
         return list(spines), state
-    rest = GroupSet.all(groups.count) - groups
-    produced = state.statistics.dense(groups.count)[1][groups.numbers()]
-    generation = Generation(step, groups, since, ports, tuple(produced.tolist()))
-    kept = state.retired & rest if state.retired else None
-    after = OperatorState((*state.generations, generation), state.statistics.of_groups(rest), kept or None)
+    rest, numbers = GroupSet.all(groups.count) - groups, groups.numbers()
+    produced = state.statistics.dense(groups.count)[1][numbers]
+    generation = Generation(step, groups, since, ports, tuple(sizes[numbers].tolist()), tuple(produced.tolist()))
+    after = OperatorState((*state.generations, generation), state.statistics.of_groups(rest), _without(state, groups))
     return [spine.of_groups(rest, cuts) for spine in spines], after
 
 
@@ -65,34 +67,48 @@ def all_generations(
     return [*spilled, tuple(slices_of_groups(_everything(spine), groups, cuts) for spine in spines)]
 
 
-def reunite(
-    spines: Sequence[Spine],
-    state: OperatorState,
-    groups: GroupSet,
-    cuts: Cuts,
-    *,
-    purge: Sequence[int | None],
-    stays: tuple[int, int | None] | None,
-) -> Held:
-    """All state of some groups as one, without what is older than `purge`, per port.
+@dataclass(frozen=True, slots=True)
+class Reunited:
+    """What is left of some groups after clean-up: at each port a run of their rows, if there are any; how large each
+    group is, and how many results it has given, by ascending group."""
 
-    It is active from now on; or, if it `stays` spilled, a generation of a step with its `since`.
-    """
+    groups: GroupSet
+    ports: tuple[Slice | None, ...]
+    sizes: tuple[int, ...]
+    produced: tuple[int, ...]
+
+
+def reunite(spines: Sequence[Spine], state: OperatorState, now: Reunited, cuts: Cuts) -> Held:
+    """The state with all generations of some groups as one, which is active."""
+    remaining, kept = _leave(spines, state, now.groups, cuts)
+    pairs = zip(remaining, now.ports, strict=True)
+    back = [spine if own is None else replace(spine, runs=(*spine.runs, (own,))) for spine, own in pairs]
+    return back, replace(kept, statistics=state.statistics)
+
+
+def leave_spilled(
+    spines: Sequence[Spine], state: OperatorState, now: Reunited, cuts: Cuts, step: int, since: int | None
+) -> Held:
+    """The state with all generations of some groups as one, which stays spilled: it ends with a step."""
+    remaining, kept = _leave(spines, state, now.groups, cuts)
+    if not any(now.ports):
+        return remaining, kept
+    ports = tuple(() if own is None else (own,) for own in now.ports)
+    generation = Generation(step, now.groups, since, ports, now.sizes, now.produced)
+    return remaining, replace(kept, generations=(*kept.generations, generation))
+
+
+def _leave(spines: Sequence[Spine], state: OperatorState, groups: GroupSet, cuts: Cuts) -> Held:
+    """The state without some groups."""
     rest = GroupSet.all(groups.count) - groups
-    alive = []
-    for port, slices in enumerate(zip(*all_generations(spines, state, groups, cuts), strict=True)):
-        pieces = [piece for generation in slices for piece in generation]
-        alive.append(tuple(piece for piece in pieces if not _is_older(piece, purge[port])))
     generations = [part for g in state.generations if (part := g.of_groups(rest, cuts)).groups]
-    remaining = [spine.of_groups(rest, cuts) for spine in spines]
-    retired = (state.retired & rest if state.retired else None) or None
-    if stays is None:
-        pairs = zip(remaining, alive, strict=True)
-        back = [replace(spine, runs=(*spine.runs, *((piece,) for piece in own))) for spine, own in pairs]
-        return back, OperatorState(tuple(generations), state.statistics, retired)
-    if any(alive):
-        generations.append(Generation(stays[0], groups, stays[1], tuple(alive)))
-    return remaining, OperatorState(tuple(generations), state.statistics.of_groups(rest), retired)
+    kept = OperatorState(tuple(generations), state.statistics.of_groups(rest), _without(state, groups))
+    return [spine.of_groups(rest, cuts) for spine in spines], kept
+
+
+def _without(state: OperatorState, groups: GroupSet) -> GroupSet | None:
+    """The groups that have retired rows, but for some."""
+    return (state.retired - groups if state.retired else None) or None
 
 
 def drop_expired(state: OperatorState, purge: Sequence[int | None], cuts: Cuts) -> OperatorState:
@@ -117,10 +133,11 @@ def drop_expired(state: OperatorState, purge: Sequence[int | None], cuts: Cuts) 
         if ports == generation.ports:
             kept.append(generation)
             continue
-        present = present_groups((piece for slices in ports for piece in slices), owing.count, cuts)
+        sizes = bytes_by_group((piece for slices in ports for piece in slices), owing.count, cuts)
+        present = generation.groups & GroupSet.of(owing.count, np.flatnonzero(sizes))
         if present:
             rest = generation.of_groups(present, cuts)
-            kept.append(replace(rest, ports=ports))
+            kept.append(replace(rest, ports=ports, sizes=tuple(sizes[present.numbers()].tolist())))
     return replace(state, generations=tuple(kept))
 
 
@@ -146,24 +163,25 @@ def spared(state: OperatorState, windows: Sequence[int | None]) -> Spared | None
 
 def present_groups(slices: Iterable[Slice], count: int, cuts: Cuts) -> GroupSet:
     """The groups that have rows in some slices."""
-    found = GroupSet(count, 0)
-    for piece in slices:
-        found |= GroupSet.of(count, np.flatnonzero(piece_rows(piece, cuts)))
-    return found
+    return GroupSet.of(count, np.flatnonzero(bytes_by_group(slices, count, cuts)))
 
 
-def group_bytes(generations: Iterable[Generation], count: int, cuts: Cuts) -> NDArray[np.int64]:
-    """How many bytes each group has in some generations."""
+def bytes_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[np.int64]:
+    """How many bytes of some slices each group has; at least one, if it has a row."""
     sizes = np.zeros(count)
-    for piece in (piece for generation in generations for slices in generation.ports for piece in slices):
-        sizes += piece_rows(piece, cuts) * (piece.file.bytes / max(piece.file.rows, 1))
-    return np.rint(sizes).astype(np.int64)
+    for piece in slices:
+        rows = np.diff(cuts(piece.file).clip(piece.start, piece.stop))
+        meant = rows if piece.groups is None else rows * piece.groups.mask()
+        sizes += meant * (piece.file.bytes / max(piece.file.rows, 1))
+    return np.ceil(sizes).astype(np.int64)
 
 
-def piece_rows(piece: Slice, cuts: Cuts) -> NDArray[np.int64]:
-    """How many rows of a slice each group has."""
-    rows = np.diff(cuts(piece.file).clip(piece.start, piece.stop))
-    return rows if piece.groups is None else rows * piece.groups.mask()
+def spilled_bytes(generations: Iterable[Generation], count: int) -> NDArray[np.int64]:
+    """How many bytes each group has in some generations."""
+    sizes = np.zeros(count, dtype=np.int64)
+    for generation in generations:
+        sizes += generation.dense(generation.sizes)
+    return sizes
 
 
 def _everything(spine: Spine) -> Iterable[Slice]:

@@ -71,6 +71,8 @@ class Slice:
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Slice | None:
         """What of the slice belongs to some groups; None if nothing does."""
         meant = groups if self.only is None else groups & self.only.groups
+        if not meant:
+            return None
         edges = np.clip(cuts(self.file), self.start, self.stop)
         sizes = np.diff(edges)
         present = np.flatnonzero(meant.mask() & (sizes > 0))

@@ -150,7 +150,7 @@ class Experiment:
     workload: Workload
     variants: tuple[Variant, ...]
     check: Callable[[Sequence[Trace]], Iterable[Claim]]
-    draws: tuple[str, ...] = ("results",)
+    draws: tuple[str, ...] = ("results", "active_bytes")
     processors: int = 1
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:

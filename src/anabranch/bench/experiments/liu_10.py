@@ -32,5 +32,5 @@ LIU_10 = Experiment(
     WORKLOAD,
     variants(),
     check,
-    draws=("active_bytes",),
+    draws=("active_bytes", "results"),
 )

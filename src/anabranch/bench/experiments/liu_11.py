@@ -35,8 +35,8 @@ LIU_11 = Experiment(
     "groups with join ratios 4, 2 and 1: pushing the least productive beats pushing the most productive",
     Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(4, 2, 1)),
     (
-        Variant("30%, low output rate", MEMORY, (Spill(order="least-productive", idle=None),)),
-        Variant("30%, high output rate", MEMORY, (Spill(order="most-productive", idle=None),)),
+        Variant("push low", MEMORY, (Spill(order="least-productive", idle=None),)),
+        Variant("push high", MEMORY, (Spill(order="most-productive", idle=None),)),
     ),
     check,
 )

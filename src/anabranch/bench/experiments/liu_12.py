@@ -27,8 +27,8 @@ LIU_12 = Experiment(
     "all groups with join ratio 3: pushing the least productive is not worse than pushing the most productive",
     Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(3,)),
     (
-        Variant("30%, low output rate", MEMORY, (Spill(order="least-productive", idle=None),)),
-        Variant("30%, high output rate", MEMORY, (Spill(order="most-productive", idle=None),)),
+        Variant("push low", MEMORY, (Spill(order="least-productive", idle=None),)),
+        Variant("push high", MEMORY, (Spill(order="most-productive", idle=None),)),
     ),
     check,
 )
