@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -109,6 +110,14 @@ def test_a_stopped_run_is_cleaned_up_from_the_command_line(
     run.stop()
     missing = len(everything(rig)) - len(written(rig.output))
     assert missing > 0
+    looked = CliRunner().invoke(app, ["inspect", str(rig.checkpoint), "--groups"])
+    assert looked.exit_code == 0, looked.output
+    assert "spilled of" in looked.stdout
+    assert "about" in looked.stdout
+    document = json.loads(CliRunner().invoke(app, ["inspect", str(rig.checkpoint), "--json"]).stdout)
+    assert sum(entry["owing"] for entry in document["spilled"]) > 0
+    assert sum(group["spilled_bytes"] for group in document["groups"]) > 0
+    assert max(group["generations"] for group in document["groups"]) > 1
     shown = _with_this_session(spark, monkeypatch, ["clean-up", str(rig.checkpoint), "--json"])
     assert shown.exit_code == 0, shown.output
     assert f'"results": {missing}' in shown.stdout

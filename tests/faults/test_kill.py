@@ -25,6 +25,7 @@ KILLS = [
     ("sink.publish=kill@4", "filtered"),
     ("step.before_commit=kill@2", "plain"),
     ("step.after_commit=kill@2", "plain"),
+    ("clean-up.after_sink=kill@1", "spilled plain"),
 ]
 
 
@@ -81,7 +82,7 @@ def test_the_answer_is_exact_after_kills_at_any_moment(start: Start, finish: Fin
     cases.append((f"{moment} s after a commit", moved, "plain"))
     runs = [
         {"directory": str(rig.directory), "query": query, "processors": processors}
-        for processors, (_, rig, query) in zip((2, 3, 1, 2, 2, 2), cases, strict=True)
+        for processors, (_, rig, query) in zip((2, 3, 1, 2, 2, 3, 2), cases, strict=True)
     ]
     for report, (killed_at, rig, _) in zip(finish({"runs": runs}), cases, strict=True):
         try:

@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.plan.watermark import (
+    FedTime,
     InputTime,
     PortTime,
     SourceTime,
     Thresholds,
     can_be_late,
     can_expire,
+    frontier,
     retention,
     thresholds,
 )
@@ -127,3 +129,42 @@ def test_a_joined_row_is_purged_by_its_newest_time_only_when_it_is_dead(
     stored = max(combination[i] for i in inside)
     if purge is not None and stored < purge and (late is None or combination[arriving] >= late):
         assert not is_result(entries, combination)
+
+
+def test_what_an_operator_owes_holds_back_what_dies_and_what_is_settled_above_it() -> None:
+    """(A B) C, grouped: operator 0 joins A and B, operator 1 their results with C, operator 2 groups."""
+    ports = (
+        PortTime((0,), (1,), 10),
+        PortTime((1,), (0,), 10),
+        PortTime((0, 1), (2,), 10),
+        PortTime((2,), (0, 1), 10, debtors=(0,)),
+        PortTime((0, 1, 2), (), 10, grouping=0, debtors=(0, 1)),
+    )
+    streams = tuple(SourceTime(i, 5) for i in range(3))
+    newest = [105, 105, 105]
+    free = thresholds(streams, ports, newest, [50])
+    assert free.purge == (90, 90, 90, 90, 40)
+    assert free.settled == (100,)
+    owing = thresholds(streams, ports, newest, [50], frontiers={0: 70})
+    assert owing.purge == (90, 90, 90, 60, 40), "rows of C may meet what A and B owe"
+    assert owing.settled == (70,)
+    assert owing.late == free.late, "what is late does not depend on what is spilled"
+    assert thresholds(streams, ports, newest, [80], frontiers={0: 70}).settled == (80,), "nothing is taken back"
+    unknown = thresholds(streams, ports, newest, [50], frontiers={1: None})
+    assert unknown.settled == (50,)
+    assert unknown.purge[3] == 90, "what stands beside or below owes nothing to it"
+
+
+def test_a_block_that_owes_results_holds_back_the_input_that_it_feeds() -> None:
+    streams = (SourceTime(0, 5), SourceTime(1, 5))
+    ports = (PortTime((0,), (), 10, grouping=0), PortTime((2,), (1,), 10), PortTime((1,), (2,), 10))
+    fed = (FedTime(2, (0,), grouping=0, debtors=(0,)),)
+    assert thresholds(streams, ports, [105, 105], [95], fed).purge[2] == 85
+    assert thresholds(streams, ports, [105, 105], [95], fed, {0: 60}).purge[2] == 50
+
+
+def test_the_frontier_of_a_new_debt_is_where_the_slowest_input_or_an_older_debt_below_is() -> None:
+    marks = {0: 90, 1: 80, 2: None}
+    assert frontier((0, 1), (), marks, {}) == 80
+    assert frontier((0, 1), (3,), marks, {3: 40, 4: 10}) == 40
+    assert frontier((0, 2), (), marks, {}) is None

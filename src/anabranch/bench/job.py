@@ -87,7 +87,7 @@ class Outcome:
     """What a child found: `seconds` from start() of the query to its end, and every batch.
 
     `checksum` is a sum of row hashes of the output, whatever its order; only the parquet sink has one. `state_bytes`
-    are those of Anabranch's state after the last batch, spilled ones included.
+    are those of Anabranch's state, spilled ones included, after the batch in which there were most.
     """
 
     seconds: float

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 import anabranch
 from anabranch.errors import CheckpointError, CorruptStateError
+from anabranch.manager.debt import owed_results
 from anabranch.observe.inspection import (
     GroupSeen,
     InputSeen,
@@ -37,7 +38,7 @@ from anabranch.observe.inspection import (
 )
 from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
 from anabranch.state.generation import spilled_groups
-from anabranch.state.groups import group_counts
+from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunFile, read_run
 from anabranch.state.spine import Slice, Spine
@@ -138,7 +139,9 @@ def _look(look: _Look, quick: bool) -> Inspection:
             for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
         ),
         spilled=tuple(
-            found for processor, manifest in enumerate(manifests) for found in _spilled(processor, manifest, plan)
+            found
+            for processor, manifest in enumerate(manifests)
+            for found in _spilled(processor, manifest, plan, identity.get("groups", 1))
         ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
@@ -318,20 +321,30 @@ def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
     return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
 
 
-def _spilled(processor: int, manifest: Manifest, plan: Json) -> Iterator[SpilledSeen]:
+def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSeen]:
     for identity, state in zip(plan["operators"], manifest.operators, strict=True):
-        if state.generations:
-            holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
-            groups, owing = spilled_groups(state.generations), state.owing()
-            yield SpilledSeen(
-                processor,
-                ", ".join(holds),
-                len(state.generations),
-                sum(generation.rows for generation in state.generations),
-                sum(generation.bytes for generation in state.generations),
-                len(groups or ()),
-                len(owing or ()),
-            )
+        groups = spilled_groups(state.generations)
+        if groups is None:
+            continue
+        holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
+        windows = [
+            s["window (us)"] for s in plan["sources"] if s["identity"].rpartition("/")[0].startswith(f"{identity}/")
+        ]
+        owing = groups if identity in plan["groupings"] else state.owing() or GroupSet(count, 0)
+        # Of groupings, joins with windows and joins of joined rows nobody can tell.
+        known = (
+            identity not in plan["groupings"] and len(windows) == len(holds) and not any(w is not None for w in windows)
+        )
+        yield SpilledSeen(
+            processor,
+            ", ".join(holds),
+            len(state.generations),
+            sum(generation.rows for generation in state.generations),
+            sum(generation.bytes for generation in state.generations),
+            len(groups),
+            len(owing),
+            owed_results(state, count, len(holds)) if known else 0 if not owing else None,
+        )
 
 
 def _unreferenced(look: _Look) -> Iterator[str]:

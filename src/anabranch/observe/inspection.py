@@ -90,7 +90,8 @@ class SpineSeen:
 
 @dataclass(frozen=True, slots=True)
 class SpilledSeen:
-    """The spilled state of one operator on one processor: its generations, and the groups that owe results."""
+    """The spilled state of one operator on one processor: its generations, the groups that owe results, and about how
+    many, None if that cannot be known."""
 
     processor: int
     inputs: str
@@ -99,6 +100,7 @@ class SpilledSeen:
     bytes: int
     groups: int
     owing: int
+    owed: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,7 @@ def _state(spines: Iterable[SpineSeen]) -> Table:
 
 
 def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
-    table = _table("processor", "spilled of", "rows", "bytes", "generations", "groups", "owing results")
+    table = _table("processor", "spilled of", "rows", "bytes", "generations", "groups", "owing", "results owed")
     for entry in spilled:
         table.add_row(
             str(entry.processor),
@@ -239,6 +241,7 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
             str(entry.generations),
             str(entry.groups),
             str(entry.owing),
+            "unknown" if entry.owed is None else f"about {format_count(entry.owed)}" if entry.owed else "none",
         )
     return table
 

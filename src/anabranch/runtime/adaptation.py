@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.operator import SpillableOperator
 from anabranch.manager.actions import SpillGroups
-from anabranch.manager.debt import estimate_owed
+from anabranch.manager.debt import owed_results
 from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snapshot
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
@@ -160,7 +160,9 @@ class Adaptation:
                 if owing is not None:
                     groups += len(owing)
                     known &= operator.unbounded
-                    results += self._estimate(operator, manifest) if operator.unbounded else 0
+                    if operator.unbounded:
+                        state = manifest.operators[operator.number]
+                        results += owed_results(state, self._plan.groups, len(operator.ports))
             found.append((groups, results if known else None))
         return found
 
@@ -185,15 +187,6 @@ class Adaptation:
                 for group in present
             }
         return found
-
-    def _estimate(self, operator: _Operator, manifest: Manifest) -> int:
-        state, count = manifest.operators[operator.number], self._plan.groups
-        active, given, _, _ = state.statistics.dense(count)
-        sizes, produced = [active.astype(np.float64)], [given.astype(np.float64)]
-        for generation in state.generations:
-            sizes.append(generation.dense(generation.sizes).astype(np.float64))
-            produced.append(generation.dense(generation.produced).astype(np.float64))
-        return estimate_owed(sizes, produced, len(operator.ports))
 
     def choose(
         self,

@@ -6,7 +6,7 @@
 Options: `stream` (0), `tuple_range` (30000), `ratios` ("4,2,1"; "1"), `rate` rows per second of event time (1000),
 `seed` (1), `groups` (256), `width` of a payload column (0: none), `shift_every` ranges, `rows` in all (unlimited),
 `rows_per_batch`, and `paced`: "true" lets rows become available at `rate` from when the stream was first read, "false"
-all at once.
+all `rows` at once.
 """
 
 from __future__ import annotations
@@ -83,6 +83,14 @@ def stream_of(options: Mapping[str, str]) -> Synthetic:
     return Synthetic(**values)
 
 
+def _positive(options: Mapping[str, str], name: str) -> int | None:
+    if name not in options:
+        return None
+    if not options[name].isdigit() or int(options[name]) < 1:
+        raise ConfigError(f"{FORMAT}: the option {name} must be a whole number from 1 on, not {options[name]!r}")
+    return int(options[name])
+
+
 @dataclass
 class _Part(InputPartition):
     start: int
@@ -98,9 +106,9 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._stream = stream_of(options)
-        self._rows = int(options["rows"]) if "rows" in options else None
-        self._per_batch = int(options["rows_per_batch"]) if "rows_per_batch" in options else None
-        self._paced = options.get("paced", "true").lower() == "true"
+        self._rows = _positive(options, "rows")
+        self._per_batch = _positive(options, "rows_per_batch")
+        self._paced = options.get("paced", "true").lower() == "true" or self._rows is None
         self._begun = time.time()
         self._first: int | None = None
         self._target: int | None = None
@@ -131,7 +139,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _available(self) -> int:
         """How many rows there are by now. After a restart the pace goes on from the row that is next."""
-        if not self._paced and self._rows is not None:
-            return self._rows
+        if not self._paced:
+            return self._rows or 0
         made = (self._first or 0) + int((time.time() - self._begun) * self._stream.rate)
         return made if self._rows is None else min(made, self._rows)

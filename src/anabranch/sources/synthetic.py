@@ -87,7 +87,7 @@ class Synthetic:
             "ts": pa.array((numbers * (1_000_000 / self.rate)).astype(np.int64), pa.timestamp("us", "UTC")),
         }
         if self.width:
-            columns["payload"] = pa.array(np.char.zfill(numbers.astype(str), self.width)[:])
+            columns["payload"] = pa.array(np.char.zfill(numbers.astype(str), self.width))
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
     def keys(self, start: int, stop: int) -> Keys:

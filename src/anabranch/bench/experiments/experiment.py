@@ -238,13 +238,7 @@ def table(findings: Findings) -> Group:
             f"{trace.run_seconds:.1f} s",
             f"{trace.clean_up_seconds:.1f} s",
         )
-    verdicts = [
-        Text(
-            f"{'holds' if claim.holds else 'DOES NOT HOLD'}: {claim.text} ({claim.measured})",
-            "green" if claim.holds else "red",
-        )
-        for claim in findings.claims
-    ]
+    verdicts = [_verdict(claim) for claim in findings.claims]
     return Group(shown, *verdicts)
 
 

@@ -13,7 +13,7 @@ from anabranch.observe.numbers import format_bytes
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Memory bounded, fewer pushes at higher percentages."""
     pushing = [trace for trace in traces if trace.spills]
-    most = max(trace.most_active_bytes for trace in pushing)
+    most = max((trace.most_active_bytes for trace in pushing), default=0)
     yield Claim(
         f"active state stays within {format_bytes(MEMORY)} after every batch",
         len(pushing) == len(traces) - 1 and most <= MEMORY,

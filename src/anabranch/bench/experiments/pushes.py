@@ -8,7 +8,7 @@ from anabranch.manager.policies.spill import Spill
 # Tuple range and join ratio as in the paper; rows and memory scaled so that memory runs short after a third of the run.
 WORKLOAD = Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(3,))
 MEMORY = 1_600_000
-PUSHES = (0, 10, 30, 50, 100)
+PUSHES = (0, 10, 20, 30, 50, 100)
 
 
 def variants() -> tuple[Variant, ...]:

@@ -99,7 +99,9 @@ class Spill:
         allowed = self.threshold * snapshot.memory
         for processor in snapshot.processors:
             if processor.active_bytes > allowed:
-                goal = max(self.push * processor.active_bytes, processor.active_bytes - allowed)
+                # Sizes of groups are rounded up, by less than a byte each.
+                rounding = sum(len(seen.statistics.groups) for seen in processor.operators)
+                goal = max(self.push * processor.active_bytes, processor.active_bytes - allowed + rounding)
                 reason = (
                     f"{format_bytes(processor.active_bytes)} of active state are more than "
                     f"{self.threshold:.0%} of {format_bytes(snapshot.memory)}"
