@@ -11,13 +11,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from typer.testing import CliRunner
 
 import anabranch as ab
 from anabranch.cli.main import app
 from anabranch.errors import ConfigError
+from anabranch.manager.actions import SpillGroups
+from anabranch.manager.snapshot import Snapshot
 from tests.faults.driver import Rig
+from tests.oracle.chance import ChanceSpill
 from tests.oracle.feed import written
 from tests.oracle.referee import Stream, assert_same_rows, join
 
@@ -164,6 +167,9 @@ def _with_this_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, arg
         ({"order": "least-produktive"}, "did you mean 'least-productive'"),
         ({"productivity": "now"}, "productivity"),
         ({"idle": "5 parsecs"}, "idle: unknown unit"),
+        ({"idle": 5}, "length of time"),
+        ({"order": ["random"]}, "order"),
+        ({"seed": -1}, "seed"),
     ],
 )
 def test_a_spill_that_makes_no_sense_is_refused_at_once(settings: dict, says: str) -> None:
@@ -174,5 +180,141 @@ def test_a_spill_that_makes_no_sense_is_refused_at_once(settings: dict, says: st
 def test_policies_that_cannot_work_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set memory="):
         ab.Engine(spark, tmp_path, policies=[ab.Spill()])
-    with pytest.raises(ConfigError, match="such as ab.Spill"):
-        ab.Engine(spark, tmp_path, memory="1m", policies=["spill"])
+    for wrong in (["spill"], 5, "spill"):
+        with pytest.raises(ConfigError, match="policies must be"):
+            ab.Engine(spark, tmp_path, memory="1m", policies=wrong)
+
+
+class Fails:
+    """A function for batches that keeps what it is given by id, and fails once when it is told to."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, pa.Table] = {}
+        self.seen: list[tuple[int, pa.Table]] = []
+        self.fails = False
+
+    def __call__(self, results: DataFrame, batch_id: int) -> None:
+        rows = results.toArrow()
+        self.seen.append((batch_id, rows))
+        self.rows[batch_id] = rows
+        if self.fails:
+            self.fails = False
+            raise RuntimeError("the sink fails once")
+
+    @property
+    def answer(self) -> pa.Table:
+        return pa.concat_tables(self.rows.values())
+
+    def check_ids(self) -> None:
+        """An id always comes with the same rows."""
+        for batch_id, rows in self.seen:
+            assert_same_rows(rows, self.rows[batch_id])
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_clean_up_that_fails_ends_the_run_and_is_done_again_by_the_next(
+    spark: SparkSession, rig: Rig, changed: bool
+) -> None:
+    sink = Fails()
+    made = engine(spark, rig, memory=MEMORY)
+    function = made.sql(UNBOUNDED).writeStream.queryName("function").foreachBatch(sink)
+    files = made.sql(UNBOUNDED).writeStream.queryName("files").option("path", str(rig.output))
+    run = made.start([function.trigger(processingTime="100 milliseconds"), files])
+    wait_for_owing(run)
+    sink.fails = True
+    with pytest.raises(Exception, match="the sink fails once"):
+        run.clean_up()
+    assert not run.isActive
+    with pytest.raises(Exception, match="the sink fails once"):
+        run.clean_up()
+    rig.add(1)
+    # Another query before the others gives operators other numbers.
+    made = engine(spark, rig, memory=MEMORY)
+    other = made.sql("SELECT C.v FROM C, B WHERE C.v = B.v").writeStream.queryName("a new one").format("noop")
+    function = made.sql(UNBOUNDED).writeStream.queryName("function").foreachBatch(sink)
+    files = made.sql(UNBOUNDED).writeStream.queryName("files").option("path", str(rig.output))
+    writers = [*([other] if changed else []), function, files]
+    made.start([writers[0].trigger(availableNow=True), *writers[1:]]).awaitTermination()
+    assert_same_rows(written(rig.output), everything(rig))
+    assert_same_rows(sink.answer, everything(rig))
+    sink.check_ids()
+
+
+def test_what_was_spilled_is_cleaned_up_at_the_end_with_or_without_a_budget(spark: SparkSession, rig: Rig) -> None:
+    for settings in ({"memory": MEMORY}, {}, {"policies": [ChanceSpill(3)]}):
+        run = engine(spark, rig, **settings).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
+        run.awaitTermination()
+        assert_same_rows(written(rig.output), everything(rig))
+        rig.add(2)
+
+
+def test_a_function_that_results_are_given_to_cannot_clean_up(spark: SparkSession, rig: Rig) -> None:
+    refused: list[str] = []
+
+    def sink(rows: DataFrame, _: int) -> None:
+        rows.count()
+        if len(run_of) == 1:
+            with pytest.raises(ConfigError, match="use another thread") as caught:
+                run_of[0].clean_up()
+            refused.append(str(caught.value))
+
+    run_of: list[ab.Run] = []
+    writer = engine(spark, rig, memory=MEMORY).sql(UNBOUNDED).writeStream.foreachBatch(sink)
+    run = writer.trigger(processingTime="100 milliseconds").start()
+    try:
+        wait_for_owing(run)
+        run_of.append(run)
+        run.clean_up()
+    finally:
+        run.stop()
+    assert refused
+
+
+def test_streams_with_state_of_their_own_in_spark_can_be_cleaned_up(spark: SparkSession, rig: Rig) -> None:
+    made = ab.Engine(spark, rig.checkpoint, processors=2, groups=16, memory=MEMORY)
+    for name, feed in rig.feeds.items():
+        made.register(name, feed.stream(spark).dropDuplicates())
+    run = made.sql(UNBOUNDED).writeStream.trigger(processingTime="100 milliseconds").start(rig.output)
+    try:
+        wait_for_owing(run)
+        run.clean_up()
+        assert_same_rows(written(rig.output), everything(rig))
+    finally:
+        run.stop()
+
+
+def test_a_run_with_a_query_that_was_just_added_is_cleaned_up_from_the_command_line(
+    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = engine(spark, rig, memory=MEMORY)
+    writer = made.sql(UNBOUNDED).writeStream.queryName("first").option("path", str(rig.output / "1"))
+    run = made.start([writer.trigger(processingTime="100 milliseconds")])
+    wait_for_owing(run)
+    run.add(
+        made.sql("SELECT A.v FROM A, B WHERE A.k = B.k")
+        .writeStream.queryName("second")
+        .option("path", str(rig.output / "2"))
+    )
+    run.stop()
+    shown = _with_this_session(spark, monkeypatch, ["clean-up", str(rig.checkpoint)])
+    assert shown.exit_code == 0, shown.output
+    assert_same_rows(written(rig.output / "1"), everything(rig))
+
+
+def test_groups_that_are_answered_once_per_batch_are_not_pushed_to_disk(spark: SparkSession, rig: Rig) -> None:
+    text = "SELECT A.k, count(*) AS n FROM A [RANGE 3 SECONDS] GROUP BY A.k"
+    made = engine(spark, rig, memory=1)
+    run = made.sql(text, emit="batch").writeStream.trigger(availableNow=True).start(rig.output)
+    run.awaitTermination()
+    assert "spill" not in [event.kind for event in run.events]
+    assert "memory" in [event.kind for event in run.events]
+
+
+def test_a_policy_that_decides_on_what_is_not_there_is_named(spark: SparkSession, rig: Rig) -> None:
+    class Wrong:
+        def decide(self, snapshot: Snapshot) -> Iterator[SpillGroups]:
+            yield SpillGroups(0, 0, (99,), 0, "no reason")
+
+    run = engine(spark, rig, policies=[Wrong()]).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
+    with pytest.raises(ConfigError, match="Wrong.*which is not there"):
+        run.awaitTermination()

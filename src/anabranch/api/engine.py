@@ -78,6 +78,8 @@ class Engine:
             self.memory = parse_bytes(self.memory)
         if self.policies is None:
             self.policies = () if self.memory is None else (Spill(),)
+        if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
+            raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")

@@ -27,7 +27,7 @@ from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions, check_folder, make_sink, sink_tag
+from anabranch.runtime.sinks import FILE_FORMATS, SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -181,8 +181,14 @@ class Run:
                     raise self.exception() or ConfigError(
                         f"the run has ended; to clean up what it owes: anabranch clean-up {self._checkpoint.path}"
                     )
-                if not self._runner.clean_up(self._no_rows(), spilled_by):
-                    return
+                try:
+                    if not self._runner.clean_up(self._no_rows(), spilled_by):
+                        return
+                except BaseException:
+                    # It may have reached a sink: under the same id nothing else may follow.
+                    self._ends = False
+                    self._spark_query.stop()
+                    raise
             time.sleep(CLEAN_UP_PAUSE)
 
     def stop(self) -> None:
@@ -406,8 +412,8 @@ def _recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
     queries: dict[str, Any] = {}
     for name, writer in writers.items():
         chosen = writer._sink
-        # Options of other formats may be secrets, such as passwords.
-        told = chosen.function is None and chosen.format in OWN_FORMATS
+        # Others are gone with the program, and their options may be secrets, such as passwords.
+        told = chosen.function is None and chosen.format in FILE_FORMATS
         sink = asdict(replace(chosen, function=None)) if told else None
         queries[name] = {**writer._query._asked, "sink": sink}
     return {

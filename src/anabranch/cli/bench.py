@@ -309,6 +309,7 @@ def _add_experiment(experiment: Experiment) -> None:
         debug: Debug = False,
     ) -> None:
         chosen = [experiment, *(_named(name) for name in further or ())]
+        _check_writable(out)
         all_hold = True
         for one in chosen:
             with _folder(None) as folder, embedded_spark(debug=debug) as spark:
@@ -326,6 +327,16 @@ def _add_experiment(experiment: Experiment) -> None:
     and says whether the claim holds; the exit code is 1 if it does not. Several experiments may be named.
     """
     bench.command(experiment.name, epilog=EXIT_CODES)(command)
+
+
+def _check_writable(out: Path) -> None:
+    """Refuse a folder that cannot be written to before minutes were spent."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}; name a folder that can be written to") from None
 
 
 def _named(name: str) -> Experiment:

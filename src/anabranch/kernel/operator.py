@@ -64,6 +64,10 @@ class SpillableOperator(Protocol):
     """An operator whose partition groups can be spilled, and what was postponed by it produced later."""
 
     @property
+    def can_spill(self) -> bool:
+        """Whether that leaves its answer as it is."""
+
+    @property
     def freezes(self) -> bool:
         """Whether a group that has spilled state gives no results at all until it is cleaned up."""
 

@@ -70,6 +70,11 @@ class WindowAggregate:
         return True
 
     @property
+    def can_spill(self) -> bool:
+        """Not if there is a row for every batch in which a group has answers: later there would be one for all."""
+        return not self.last_only
+
+    @property
     def freezes(self) -> bool:
         """An answer needs all rows that are in its window, so while some are spilled there is none."""
         return True

@@ -44,6 +44,11 @@ class WindowJoin:
         return False
 
     @property
+    def can_spill(self) -> bool:
+        """Any result may come later."""
+        return True
+
+    @property
     def freezes(self) -> bool:
         """What arrives is joined with what has arrived since the group was spilled."""
         return False

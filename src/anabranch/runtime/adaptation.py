@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.errors import ConfigError
 from anabranch.kernel.operator import SpillableOperator
 from anabranch.manager.actions import SpillGroups
 from anabranch.manager.debt import owed_results
@@ -86,7 +87,7 @@ class Adaptation:
                     entry.number,
                     _name(network, entry.number),
                     entry.ports,
-                    isinstance(entry.operator, SpillableOperator),
+                    isinstance(entry.operator, SpillableOperator) and entry.operator.can_spill,
                     plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
                     entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
                 )
@@ -126,6 +127,7 @@ class Adaptation:
         manifests, changed = list(manifests), set()
         for policy in self._policies:
             for action in policy.decide(snapshot):
+                self._check(policy, action, len(manifests))
                 manifests[action.processor] = self._spill(action, manifests[action.processor], step, since)
                 changed.add(action.processor)
         return manifests, changed
@@ -336,6 +338,17 @@ class Adaptation:
             spines[port] = spine
         self._pushed.append(action)
         return Manifest(tuple(spines), tuple(states))
+
+    def _check(self, policy: Policy, action: SpillGroups, processors: int) -> None:
+        """Refuse what a policy of a user's own may have got wrong."""
+        known = (
+            0 <= action.processor < processors
+            and 0 <= action.operator < len(self._operators)
+            and self._operators[action.operator].spillable
+            and all(0 <= group < self._plan.groups for group in action.groups)
+        )
+        if not known:
+            raise ConfigError(f"the policy {policy!r} decided on {action}, which is not there or cannot be spilled")
 
     def _tell_over_memory(self, manifests: Sequence[Manifest]) -> None:
         """Tell once that a processor is over its budget for good, not at every batch that it stays there."""

@@ -272,6 +272,8 @@ class Checkpoint:
 
     def recorded(self) -> Json:
         """What the last run was made of."""
+        if not (self.path / RECORD).exists():
+            raise CheckpointError(f"{self.path} has no record of what its run was made of; start its program again")
         return read_document(self.path / RECORD)
 
     def has_planned(self, batch_id: int) -> bool:

@@ -202,8 +202,10 @@ def requests_after(
             f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
             "Start it, too; then it can be removed with run.remove()"
         )
+    # A query that was added, and that no batch has been made for since, is the same one still.
+    added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
     return [
-        replace(request, name=name, since=before[name]["since"] if name in before else version)
+        replace(request, name=name, since=before[name]["since"] if name in before else added.get(name, version))
         for request in asked
         for name in [names[request.name]]
     ]

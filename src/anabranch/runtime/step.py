@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -149,7 +149,8 @@ class StepRunner:
     @property
     def answers_at_the_end(self) -> bool:
         """Whether there may be rows whose answer waits until nothing older can come, or until clean-up."""
-        return self._layout.groupings > 0 or self._settings.memory is not None or self.owes
+        spilled = any(state.generations for manifest in self._manifests for state in manifest.operators)
+        return self._layout.groupings > 0 or bool(self._settings.policies) or spilled
 
     @property
     def owes(self) -> bool:
@@ -213,7 +214,10 @@ class StepRunner:
     @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:
         """Keep what goes wrong for `Run.exception`."""
+        self._thread = threading.get_ident()
         try:
+            if self._broken is not None:
+                raise self._broken
             yield
         except BaseException as error:
             self.failure = self._broken = self._explain_failure(error, packed)
@@ -355,30 +359,29 @@ class StepRunner:
             max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
             for i in range(self._sources)
         ]
-        before, self._manifests = self._manifests, manifests
         settled = self._now.limits.settled
         since = self._times.since(seen, settled, self._adaptation.frontiers(manifests))
-        self._manifests, changed = self._adaptation.adapt(number, manifests, since)
+        adapted, changed = self._adaptation.adapt(number, manifests, since)
         for p in changed:
-            reports[p].look_at(self._manifests[p])
+            reports[p].look_at(adapted[p])
         step = self._checkpoint.next_step(
             self._last,
             batch_id=batch_id,
             processors=self._settings.processors,
             placements=self._layout.placements,
-            reports=self._name_reports(number, found, changed, reports, directory),
+            reports=_name_reports(number, found, {p: (reports[p], adapted[p]) for p in changed}, directory),
             newest=tuple(seen),
             totals=add_totals(self._last.totals if self._last else {}, reports, output_rows),
             plan=self._checkpoint.plan_number,
             settled=settled,
             extra=(self._last.extra if self._last else 0) + (extra is not None),
-            clean_up=self._clean_up_next(reports, settled) if extra is None else {},
+            clean_up=self._clean_up_next(reports, adapted, settled) if extra is None else {},
         )
         kind = _kind(extra)
         failpoint(f"{kind}.before_commit")
         self._checkpoint.commit(step)
         failpoint(f"{kind}.after_commit")
-        self._last = step
+        before, self._manifests, self._last = self._manifests, adapted, step
         for report in reports:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
@@ -404,26 +407,18 @@ class StepRunner:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
             self._events.add("end", f"the input has ended: {shown}", results=rows)
 
-    def _name_reports(
-        self, number: int, found: Found, changed: set[int], reports: list[Report], directory: Path
-    ) -> tuple[str, ...]:
-        """The reports that a step consists of; those of processors whose state was adapted are written anew."""
-        names = [name for name, report, _ in found.values() if report.processor not in changed]
-        for p in changed:
-            names.append(f"{number:010d}-{p:04d}-adapted.json")
-            write_file(directory / names[-1], encode_document(report_body(reports[p], self._manifests[p])))
-        return tuple(sorted(names))
-
-    def _clean_up_next(self, reports: list[Report], settled: Sequence[int | None]) -> dict[int, CleanUp]:
+    def _clean_up_next(
+        self, reports: list[Report], manifests: list[Manifest], settled: Sequence[int | None]
+    ) -> dict[int, CleanUp]:
         """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet."""
         rows = sum(sum(report.received) for report in reports)
         usual = sum(self._received) / max(self._steps, 1)
         quiet = bool(self._steps) and rows < QUIET * usual
         asked = self._wanted is not None
-        if not (asked or quiet) or not self._adaptation.owes(self._manifests, settled, self._wanted):
+        if not (asked or quiet) or not self._adaptation.owes(manifests, settled, self._wanted):
             return {}
         self._reason = "it was asked for" if asked else "the batch before was quiet"
-        return self._adaptation.choose(self._manifests, settled, quiet=not asked, back=True, spilled_by=self._wanted)
+        return self._adaptation.choose(manifests, settled, quiet=not asked, back=True, spilled_by=self._wanted)
 
     def _remember(self, number: int) -> None:
         self._retained[number] = self._manifests
@@ -484,3 +479,14 @@ class StepRunner:
 def _kind(extra: Extra | None) -> str:
     """What a step is called at failpoints."""
     return "step" if extra is None else "end" if extra.ending else "clean-up"
+
+
+def _name_reports(
+    number: int, found: Found, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
+) -> tuple[str, ...]:
+    """The reports that a step consists of; those of processors whose state was adapted are written anew."""
+    names = [name for name, report, _ in found.values() if report.processor not in adapted]
+    for p, (report, manifest) in adapted.items():
+        names.append(f"{number:010d}-{p:04d}-adapted.json")
+        write_file(directory / names[-1], encode_document(report_body(report, manifest)))
+    return tuple(sorted(names))

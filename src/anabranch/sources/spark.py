@@ -80,6 +80,10 @@ def stream_of(options: Mapping[str, str]) -> Synthetic:
                 values[name] = float(text) if name == "rate" else int(text)
         except ValueError:
             raise ConfigError(f"{FORMAT}: the option {name} must be a number, not {text!r}") from None
+    for name in ("rows", "rows_per_batch"):
+        _positive(options, name)
+    if options.get("paced", "true").lower() not in ("true", "false"):
+        raise ConfigError(f"{FORMAT}: the option paced must be true or false, not {options['paced']!r}")
     return Synthetic(**values)
 
 

@@ -73,6 +73,8 @@ class Synthetic:
         if self.tuple_range < len(self.ratios) * max(self.ratios):
             least = len(self.ratios) * max(self.ratios)
             raise ConfigError(f"the tuple range must be {least} or more for these ratios, not {self.tuple_range}")
+        if self.stream < 0 or self.seed < 0:
+            raise ConfigError("stream and seed must not be negative")
         if not self.rate > 0:
             raise ConfigError(f"the rate must be a positive number of rows per second, not {self.rate!r}")
         if self.width < 0 or (self.shift_every is not None and self.shift_every < 1):

@@ -81,12 +81,16 @@ class Spill:
             raise ConfigError(f"push is the share of the active state to push, from 0 to 1, not {self.push!r}")
         if not _is_number(self.threshold) or not 0 < self.threshold <= 1:
             raise ConfigError(f"threshold is a share of the memory, above 0 and up to 1, not {self.threshold!r}")
-        if self.order not in ORDERS:
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ConfigError(f"seed must be a whole number from 0 on, not {self.seed!r}")
+        if not isinstance(self.order, str) or self.order not in ORDERS:
             raise ConfigError(f"there is no order {self.order!r}; {did_you_mean(str(self.order), list(ORDERS))}")
         if self.productivity not in (CUMULATIVE, RECENT):
             hint = did_you_mean(str(self.productivity), [CUMULATIVE, RECENT])
             raise ConfigError(f"there is no productivity {self.productivity!r}; {hint}")
         if self.idle is not None:
+            if not isinstance(self.idle, str | timedelta):
+                raise ConfigError(f"idle must be a length of time, such as '10 minutes', not {self.idle!r}")
             try:
                 parse_duration(self.idle)
             except QueryError as error:
