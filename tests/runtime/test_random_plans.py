@@ -296,26 +296,26 @@ def answer(
     return pa.concat_tables(answers)
 
 
-@pytest.mark.parametrize("seed", [2, 8, 18, 20, 27])
+@pytest.mark.parametrize("seed", [8, 18, 27])
 def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw(seed)
     referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("seed", [1, 4, 5, 8])
 def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed)
     referee.assert_same_rows(answer(spark, tmp_path / "checkpoint", plan, random.Random(seed)), plan.expected())
 
 
-@pytest.mark.parametrize("seed", [2, 8, 18, 20, 27, 31])
+@pytest.mark.parametrize("seed", [2, 20, 31])
 def test_spilling_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw(seed)
     found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
     referee.assert_same_rows(found, plan.expected())
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6, 7, 8])
+@pytest.mark.parametrize("seed", [2, 3, 6, 7])
 def test_spilling_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed)
     found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
@@ -345,7 +345,7 @@ def draw_others(seed: int, plan: Plan) -> dict[str, Plan]:
     return others
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("seed", [1, 4, 6])
 def test_random_plans_in_one_engine_each_answer_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed) if seed % 3 == 0 else draw(seed, 3)
     others = draw_others(seed, plan) if len(plan.names) > 1 else {"same": plan}

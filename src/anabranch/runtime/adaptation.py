@@ -221,8 +221,7 @@ class Adaptation:
                 groups, fitting = self._pick(owed.numbers(), sizes, left, room, only_fitting=quiet)
                 if groups:
                     chosen[operator.number] = CleanUp(known.groups | groups, known.back | fitting)
-                # What this operator owes to those above comes first.
-                break
+                    break  # what it owes to those above comes first
         return chosen
 
     def everything_frozen(self, manifests: Sequence[Manifest]) -> dict[int, CleanUp]:

@@ -92,6 +92,7 @@ class StepRunner:
         self._broken: BaseException | None = None  # by what, between two batches
         self._results = results
         self._steps = 0  # that this runner has made
+        self._batches = 0  # of these, with a batch
         self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -386,6 +387,7 @@ class StepRunner:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
         self._steps += 1
+        self._batches += extra is None
         self._adaptation.tell(self._manifests)
         rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
         only = extra is not None and not extra.ending
@@ -412,8 +414,8 @@ class StepRunner:
     ) -> dict[int, CleanUp]:
         """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet."""
         rows = sum(sum(report.received) for report in reports)
-        usual = sum(self._received) / max(self._steps, 1)
-        quiet = bool(self._steps) and rows < QUIET * usual
+        usual = sum(self._received) / max(self._batches, 1)
+        quiet = bool(self._batches) and rows < QUIET * usual
         asked = self._wanted is not None
         if not (asked or quiet) or not self._adaptation.owes(manifests, settled, self._wanted):
             return {}
