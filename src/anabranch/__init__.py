@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from anabranch.api.query import Query
     from anabranch.api.run import Run
     from anabranch.api.session import local_session
+    from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
     from anabranch.manager.policies.spill import Spill
-    from anabranch.sources.spark import register_sources
 
 __version__ = "0.1.0"
 __all__ = ["AnabranchError", "Engine", "Query", "Run", "Spill", "__version__", "local_session", "register_sources"]
@@ -38,7 +38,7 @@ _HOMES = {
     "Run": "anabranch.api.run",
     "Spill": "anabranch.manager.policies.spill",
     "local_session": "anabranch.api.session",
-    "register_sources": "anabranch.sources.spark",
+    "register_sources": "anabranch.api.synthetic",
 }
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.api.synthetic import stream_of
 from anabranch.errors import ConfigError
-from anabranch.sources.spark import stream_of
 from anabranch.sources.synthetic import Synthetic, hash_longs
 from anabranch.state.groups import groups_of
 from tests.oracle.profiles import examples

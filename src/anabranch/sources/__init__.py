@@ -1,1 +1,1 @@
-"""Streams to try things out on: the papers' generators, pure and as a source that Spark can read."""
+"""Streams to try things out on: the papers' generators. `api/synthetic` lets Spark read them."""

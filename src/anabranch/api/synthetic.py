@@ -60,7 +60,7 @@ class SyntheticSource(DataSource):
             fields.append(T.StructField("payload", T.StringType()))
         return T.StructType(fields)
 
-    def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
         """What reads it."""
         return _Reader(dict(self.options))
 
@@ -117,16 +117,16 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._first: int | None = None
         self._target: int | None = None
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+    def initialOffset(self) -> dict[str, int]:
         return {"row": 0}
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         return ReadAllAvailable() if self._per_batch is None else ReadMaxRows(self._per_batch)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._available()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         self._first = start["row"] if self._first is None else self._first
         end = self._available() if self._target is None else self._target
         if isinstance(limit, ReadMaxRows):
