@@ -17,6 +17,7 @@ from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.spine import merge_segments
 from tests.oracle import referee
 from tests.oracle.profiles import examples
+from tests.state.segments import segment
 
 CALLS = (Call("count", None), Call("sum", "arg.0"), Call("min", "arg.0"), Call("max", "arg.0"))
 RESULTS = tuple((name, n) for n, name in enumerate(("g", "rows", "total", "least", "most")))
@@ -194,3 +195,21 @@ def test_rows_that_cannot_be_in_a_window_any_more_are_dropped_in_merges() -> Non
 
 def test_ties_put_nulls_first_and_nan_last() -> None:
     assert _ranks(pa.array([1.0, float("nan"), None, 2.0, None])).tolist() == [1, 3, 0, 2, 0]
+
+
+def test_what_spilled_groups_owe_comes_in_the_order_of_time_group_by_group() -> None:
+    rows = [(key, ts) for ts in range(40) for key in (1, 2)]
+    lots = [[row for n, row in enumerate(rows) if n % 3 == lot] for lot in range(3)]
+    generations = [
+        [[segment([key << 60 for key, _ in lot], [ts for _, ts in lot], **{"key.0": [key for key, _ in lot]})]]
+        for lot in lots
+    ]
+    operator = WindowAggregate(
+        ("key.0",), (Call("count", None),), (("k", 0), ("n", 1)), width=5, timed=True, chunk_rows=7
+    )
+    owed = [results for results, _ in operator.owed(generations, Settled(10, 35), 16)]
+    answers = [row for results in owed for row in results.to_pylist()]
+    assert len(answers) == 2 * 25
+    for key in (1, 2):
+        assert [row["ts"] for row in answers if row["k"] == key] == list(range(10, 35))
+        assert {row["n"] for row in answers if row["k"] == key} == {6}
