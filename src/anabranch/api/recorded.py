@@ -57,6 +57,7 @@ def clean_up_stopped(
             )
         plan, runner = _runner(engine, writers, checkpoint, events)
         packed = no_rows(spark, plan)
+        tell(runner.owing_groups)
         runner.go_on(packed)
         tell(runner.owing_groups)
         while runner.clean_up(packed, runner.last_number):

@@ -183,7 +183,8 @@ class _Attempt:
             for groups, stays in ((own & cleaning.groups - cleaning.back, True), (own & cleaning.back, False)):
                 for some in self._in_turn(held[1], groups):
                     held = yield from self._clean_up(operator, held, some, settled, stays=stays)
-                    arrived |= some.mask()
+                    if not stays:
+                        arrived |= some.mask()
             for port, spine in zip(operator.ports, held[0], strict=True):
                 spines[port] = spine
             state = held[1]
