@@ -1,7 +1,7 @@
-"""The whole answer, batch after batch: state in spines, merges, purges, processors, spills and clean-ups.
+"""The whole answer, batch after batch: state in spines, merges, purges, processors, spills, moves and clean-ups.
 
 However the input is cut into batches, ordered inside a batch, grouped and spread over processors, and whatever is
-merged, purged, spilled and cleaned up on the way, the union of all results is the answer on the complete input.
+merged, purged, spilled, moved and cleaned up on the way, the union of all results is the answer on the complete input.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.multiway import join_deltas, join_generations
-from anabranch.plan.placement import even_placement
+from anabranch.plan.placement import even_placement, moved
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.partition import extract, install
 from anabranch.state.spill import (
     Reunited,
     all_generations,
@@ -76,6 +78,7 @@ class Setting:
     max_span: int | None = None
     rescale: int | None = None
     spills: int = 0
+    moves: int = 0
 
 
 settings_that_must_not_matter = st.builds(
@@ -91,6 +94,7 @@ settings_that_must_not_matter = st.builds(
     rescale=st.none() | st.integers(1, 4),
 )
 spilling_settings = st.builds(replace, settings_that_must_not_matter, spills=st.integers(1, 2**32))
+moving_settings = st.builds(replace, spilling_settings, moves=st.integers(1, 2**32))
 
 
 def run(join: Join, setting: Setting) -> tuple[Answer, int]:
@@ -109,6 +113,8 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
         if setting.rescale is not None and batch == BATCHES // 2:
             placement = place(setting, setting.rescale)
             manifests = list_anew(manifests, placement, setting.rescale, cuts)
+        if setting.moves:
+            move(random.Random(f"{setting.moves} {batch}"), manifests, placement, cuts)
         thresholds = purge_thresholds(join, newest, setting.lateness)
         for processor, manifest in enumerate(manifests):
             groups = owned_by(placement, processor)
@@ -173,7 +179,8 @@ def with_statistics(spines: list[Spine], state: OperatorState, cuts: Cuts) -> Op
     count = state.generations[0].groups.count
     active = present_groups((piece for spine in spines for piece in spine.slices()), count, cuts).mask().astype(int)
     retired = present_groups((piece for spine in spines for piece in spine.retired), count, cuts)
-    known = Statistics.of(active, active, active.astype(float), active.astype(float))
+    shares = active.astype(float)
+    known = Statistics(np.arange(len(active)), active, active, shares, shares, active).present()
     return replace(state, statistics=known, retired=retired or None)
 
 
@@ -228,6 +235,21 @@ def list_anew(manifests: list[Manifest], placement: list[int], processors: int, 
         everything = everything.union(manifest)
     owners = [0] * len(everything.spines)
     return [everything.of_groups([GroupSet.owned(placement, p)], owners, cuts) for p in range(processors)]
+
+
+def move(chance: random.Random, manifests: list[Manifest], placement: list[int], cuts: Cuts) -> None:
+    """Move some groups from a processor to another one, a few times."""
+    owners = [0] * len(manifests[0].spines)
+    for _ in range(chance.choice([0, 1, 3])):
+        sender, receiver = (chance.randrange(len(manifests)) for _ in range(2))
+        share = chance.choice([0.2, 0.6, 1])
+        groups = {group for group in owned_by(placement, sender) if chance.random() < share}
+        if sender != receiver and groups:
+            rows, chosen = sum(m.rows for m in manifests), GroupSet.of(len(placement), groups)
+            manifests[sender], part = extract(manifests[sender], [0], chosen, owners, cuts)
+            manifests[receiver] = install(manifests[receiver], part)
+            placement[:] = moved(tuple(placement), groups, receiver)
+            assert sum(m.rows for m in manifests) == rows
 
 
 def purge_thresholds(join: Join, newest: list[int | None], lateness: tuple[int, ...] | None) -> list[int | None]:
@@ -309,6 +331,27 @@ def test_rows_that_spilled_state_has_still_to_meet_outlive_their_time(
 @examples(30)
 @given(join=joins(lots=BATCHES), setting=spilling_settings)
 def test_duckdb_agrees_when_groups_are_spilled(join: Join, setting: Setting) -> None:
+    assert run(join, setting)[0] == duckdb(join)
+
+
+@examples(100)
+@given(join=joins(lots=BATCHES), setting=moving_settings)
+def test_moving_any_groups_at_any_time_changes_nothing(join: Join, setting: Setting) -> None:
+    assert run(join, setting)[0] == nested_loops(join)
+
+
+@examples(60)
+@given(case=punctual_joins(), setting=moving_settings)
+def test_groups_that_move_are_purged_as_if_they_had_stayed(
+    case: tuple[Join, tuple[int, ...]], setting: Setting
+) -> None:
+    join, lateness = case
+    assert run(join, replace(setting, lateness=lateness))[0] == nested_loops(join)
+
+
+@examples(20)
+@given(join=joins(lots=BATCHES), setting=moving_settings)
+def test_duckdb_agrees_when_groups_move(join: Join, setting: Setting) -> None:
     assert run(join, setting)[0] == duckdb(join)
 
 

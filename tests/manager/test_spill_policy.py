@@ -32,13 +32,14 @@ def statistics(
         made,
         np.array(recent if recent is not None else made, dtype=np.float64),
         NOW - np.array(ages or [0.0] * count),
+        np.zeros(count, dtype=np.int64),
     )
 
 
 def snapshot(*operators: Statistics, memory: int | None = 100, spillable: bool = True) -> Snapshot:
     seen = tuple(OperatorSeen(n, known, spillable) for n, known in enumerate(operators))
     active = sum(int(known.bytes.sum()) for known in operators)
-    return Snapshot(7, NOW, memory, (ProcessorSeen(0, active, seen),))
+    return Snapshot(7, NOW, (ProcessorSeen(0, active, seen, memory),))
 
 
 def pushed(policy: Spill, seen: Snapshot) -> list[tuple[int, int]]:

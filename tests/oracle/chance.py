@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anabranch.manager.actions import SpillGroups
+from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
 from anabranch.manager.snapshot import Snapshot
 
 
@@ -25,3 +25,28 @@ class ChanceSpill:
                 groups = tuple(group for group in active if rng.random() < share)
                 if groups:
                     yield SpillGroups(processor.processor, seen.operator, groups, 0, "chance would have it")
+
+
+@dataclass(frozen=True)
+class ChanceMoves:
+    """After every step, move some groups to other processors, at once or by and by, and let rows of others wait."""
+
+    seed: int
+    waits: bool = True
+
+    def decide(self, snapshot: Snapshot) -> Iterator[Action]:
+        rng = random.Random(f"{self.seed} {snapshot.step} moves")
+        for processor in snapshot.processors:
+            here = processor.partitions()
+            for family in sorted(set(here.family.tolist())):
+                groups = here.group[here.family == family].tolist()
+                chosen = tuple(group for group in groups if rng.random() < rng.choice([0, 0.3, 1]))
+                others = [seen.processor for seen in snapshot.processors if seen is not processor]
+                if chosen and others and rng.random() < 0.6:
+                    pace = rng.choice([None, None, 1_000, 100_000]) if self.waits else None
+                    size = rng.choice([500, 2_500])
+                    receiver = rng.choice(others)
+                    yield RelocateGroups(family, chosen, processor.processor, receiver, size, "of chance", pace)
+                waiting = tuple(group for group in groups if rng.random() < 0.3)
+                if self.waits and waiting and rng.random() < 0.5:
+                    yield HoldGroups(processor.processor, family, waiting, "chance would have it")

@@ -28,6 +28,9 @@ from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.pack import pack
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.step import StepRunner
+from anabranch.state.groups import GroupSet
+from anabranch.state.run import FileCuts
+from anabranch.state.spill import present_groups
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,23 @@ class Steps:
         """Deliver some of what is owed; whether anything still is."""
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
         return self.runner.clean_up(pack(self.plan.layout, frames), self.runner.last_number)
+
+    def check_owners(self) -> None:
+        """Every partition group of every operator has one owner, and nobody else has state of it."""
+        found = self.runner._standing.distribution
+        cuts = FileCuts(self.taken.state, self.groups)
+        for n, placement in enumerate(found.placements):
+            assert all(0 <= owner < found.processors for owner in placement)
+            for p, manifest in enumerate(found.manifests):
+                own = GroupSet.owned(placement, p)
+                ports = [
+                    spine for (m, _), spine in zip(self.plan.network.ports, manifest.spines, strict=True) if m == n
+                ]
+                state = manifest.operators[n]
+                slices = [piece for spine in ports for piece in (*spine.slices(), *spine.retired)]
+                slices += [piece for held in state.held for piece in held]
+                slices += [piece for generation in state.generations for port in generation.ports for piece in port]
+                assert not present_groups(slices, self.groups, cuts) - own, f"operator {n} on processor {p}"
 
     @property
     def answer(self) -> pa.Table:

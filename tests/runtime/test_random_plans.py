@@ -18,11 +18,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.manager.snapshot import Policy
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement, even_placement, place
 from anabranch.plan.watermark import InputTime, can_be_late
 from tests.oracle import referee
-from tests.oracle.chance import ChanceSpill
+from tests.oracle.chance import ChanceMoves, ChanceSpill
 from tests.oracle.feed import on_time
 from tests.oracle.steps import Kind, Steps
 
@@ -260,7 +261,7 @@ def answer(
     rng: random.Random,
     others: dict[str, Plan] | None = None,
     other_answers: dict[str, list[pa.Table]] | None = None,
-    spills: int | None = None,
+    policies: tuple[Policy, ...] = (),
 ) -> pa.Table:
     kinds = {
         stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
@@ -284,13 +285,17 @@ def answer(
             place=placing(rng, groups, processors),
             others={name: other.text for name, other in others.items()},
             other_answers=other_answers,
-            settings={} if spills is None else {"policies": [ChanceSpill(spills)]},
+            settings={"policies": policies},
         ) as steps:
             for _ in range(rng.choice([1, 2])):
                 if remaining:
                     steps.feed(remaining.pop(0))
-                if spills is not None and rng.random() < 0.3:
+                    steps.check_owners()
+                if policies and rng.random() < 0.3:
                     steps.clean_up()
+                if ChanceMoves in map(type, policies) and rng.random() < 0.5:
+                    steps.runner.by_hand.rescale(rng.choice([1, 2, 3, 4]))
+                    steps.check_owners()
             if not remaining:
                 steps.end()
     return pa.concat_tables(answers)
@@ -311,14 +316,30 @@ def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, t
 @pytest.mark.parametrize("seed", [2, 20, 31])
 def test_spilling_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw(seed)
-    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), policies=(ChanceSpill(seed),))
     referee.assert_same_rows(found, plan.expected())
 
 
 @pytest.mark.parametrize("seed", [2, 3, 6, 7])
 def test_spilling_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed)
-    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), spills=seed)
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), policies=(ChanceSpill(seed),))
+    referee.assert_same_rows(found, plan.expected())
+
+
+@pytest.mark.parametrize("seed", [5, 11, 23])
+def test_moving_state_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw(seed)
+    policies = (ChanceMoves(seed), ChanceSpill(seed))
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), policies=policies)
+    referee.assert_same_rows(found, plan.expected())
+
+
+@pytest.mark.parametrize("seed", [9, 12, 14])
+def test_moving_state_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    plan = draw_grouped(seed)
+    policies = (ChanceSpill(seed), ChanceMoves(seed))
+    found = answer(spark, tmp_path / "checkpoint", plan, random.Random(seed), policies=policies)
     referee.assert_same_rows(found, plan.expected())
 
 

@@ -23,7 +23,16 @@ from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.plan.network import Network, Request
-from anabranch.plan.placement import SPREAD, Placement, check_pattern, even_placement, place
+from anabranch.plan.placement import (
+    EVEN,
+    ROUND_ROBIN,
+    SPREAD,
+    Placement,
+    check_pattern,
+    check_shares,
+    even_placement,
+    place,
+)
 from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan, prepare
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
@@ -49,7 +58,10 @@ class Engine:
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
         placement: where operators are: "spread" over all processors, or each whole on one, in turn ("round-robin").
             The answer is the same; a checkpoint may be resumed with another one.
-        policies: what decides how the running query is adapted; with `memory` set, `[ab.Spill()]` by default.
+        initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
+            processor, such as [4, 1, 1].
+        policies: what decides how the running query is adapted; with `memory` set, `[ab.Spill()]` by default. Each run
+            works with a copy of its own.
     """
 
     spark: SparkSession
@@ -61,6 +73,7 @@ class Engine:
     late_rows: str | os.PathLike[str] | None = None
     placement: str = SPREAD
     policies: Sequence[Policy] | None = None
+    initial_placement: str | Sequence[float] = EVEN
     _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
@@ -74,6 +87,8 @@ class Engine:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
         check_pattern(self.placement)
+        if check_shares(self.initial_placement, self.processors) is not None and self.placement != SPREAD:
+            raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
         if self.policies is None:
@@ -222,6 +237,7 @@ class Engine:
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
             policies=tuple(self.policies or ()),
+            whole=self.placement == ROUND_ROBIN,
         )
 
     def _prepare(self, requests: Sequence[Request], *, read_before: Sequence[str] = (), checked: bool = False) -> Plan:
@@ -238,7 +254,9 @@ class Engine:
         )
 
     def _place(self, network: Network) -> tuple[Placement, ...]:
-        return place(self.placement, len(network.operators), self.groups, self.processors or 1)
+        processors = self.processors or 1
+        shares = check_shares(self.initial_placement, processors)
+        return place(self.placement, len(network.operators), self.groups, processors, shares)
 
     def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
         if time is None:

@@ -57,8 +57,8 @@ class Query:
     @property
     def plan(self) -> str:
         """What `explain` prints."""
-        return str(draw(self._plan, self._engine._settings))
+        return str(draw(self._plan, self._plan.layout.placements, self._engine._settings.processors))
 
     def _repr_html_(self) -> str:
         """The plan as a picture, in notebooks."""
-        return as_svg(draw(self._plan, self._engine._settings))
+        return as_svg(draw(self._plan, self._plan.layout.placements, self._engine._settings.processors))

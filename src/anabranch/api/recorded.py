@@ -98,6 +98,7 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
         quarantine=body["quarantine"],
         late_rows=body["late_rows"],
         placement=body["placement"],
+        initial_placement=body["initial_placement"],
         policies=[],
     )
     for name, stream in body["streams"].items():

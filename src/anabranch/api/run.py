@@ -7,9 +7,8 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import asdict, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -18,8 +17,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import anabranch
 from anabranch.api.picture import draw
+from anabranch.api.progress import describe, processors, totals
+from anabranch.api.recording import recording
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
+from anabranch.observe.numbers import parse_bytes
+from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
@@ -27,7 +30,7 @@ from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.sinks import FILE_FORMATS, SinkOptions, check_folder, make_sink, sink_tag
+from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -40,6 +43,7 @@ UNNAMED = "query"
 KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
+IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
 
@@ -137,8 +141,8 @@ class Run:
         combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
         if "anabranch" in combined:
             # With what came at the end of the input.
-            combined["anabranch"]["totals"] = _totals(results[-1])
-            combined["anabranch"]["processors"] = _processors(results[-1])
+            combined["anabranch"]["totals"] = totals(results[-1])
+            combined["anabranch"]["processors"] = processors(results[-1])
             for name, told in combined["anabranch"]["queries"].items():
                 told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
@@ -164,7 +168,27 @@ class Run:
                         raise self._runner.failure or error from None
             with self._changing:
                 if waited_for is self._spark_query:
-                    return
+                    break
+        while self._let_go_on():
+            pass
+
+    def _let_go_on(self) -> bool:
+        """Let rows go on that were held back, unless a batch is coming; whether any still wait."""
+        with self._changing:
+            if not (self._spark_query.isActive and self._runner.holds_back):
+                return False
+            with self._stopping_on_failure():
+                return self._runner.let_go_on(self._no_rows())
+
+    @contextmanager
+    def _stopping_on_failure(self) -> Iterator[None]:
+        """What fails between two batches may have reached a sink: under the same id nothing else may follow."""
+        try:
+            yield
+        except BaseException:
+            self._ends = False
+            self._spark_query.stop()
+            raise
 
     def clean_up(self) -> None:
         """Deliver all results that spilling has postponed so far, and wait until that is done.
@@ -181,15 +205,44 @@ class Run:
                     raise self.exception() or ConfigError(
                         f"the run has ended; to clean up what it owes: anabranch clean-up {self._checkpoint.path}"
                     )
-                try:
+                with self._stopping_on_failure():
                     if not self._runner.clean_up(self._no_rows(), spilled_by):
                         return
-                except BaseException:
-                    # It may have reached a sink: under the same id nothing else may follow.
-                    self._ends = False
-                    self._spark_query.stop()
-                    raise
             time.sleep(CLEAN_UP_PAUSE)
+
+    def relocate(
+        self, groups: int | Iterable[int], *, to: int, operator: str | None = None, pace: int | str | None = None
+    ) -> None:
+        """Move partition groups to a processor, between two batches, while the run goes on. Nothing is copied.
+
+        Args:
+            groups: their numbers, from 0 on.
+            to: the number of the processor.
+            operator: of which operator, by its name in events and progress, and of those that run fused with it; by
+                default of all.
+            pace: how many bytes per step, such as "256m", the processor reads ahead before the groups are its own. Rows
+                that arrive for them in the meantime are held back. By default it reads when it needs to.
+        """
+        self._check_may_change("moved", "no state can be")
+        chosen = [groups] if isinstance(groups, int) else list(groups)
+        with self._changing:
+            self._ends = self._ends or self._ends_by_itself
+            self._runner.by_hand.relocate(chosen, to, operator, None if pace is None else parse_bytes(pace))
+
+    def rescale(self, processors: int) -> None:
+        """Go on with another number of processors from the next batch on; state is spread evenly. Nothing is copied.
+
+        A checkpoint that is resumed by a program that asks for the same number as before keeps this one.
+        """
+        self._check_may_change("rescaled", "the run cannot be")
+        with self._changing:
+            self._runner.by_hand.rescale(processors)
+
+    def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
+        """Change how much active state a processor may have, or all of them, from the next batch on."""
+        budget = None if memory is None else parse_bytes(memory)
+        with self._changing:
+            self._runner.by_hand.give_memory(budget, processor)
 
     def stop(self) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
@@ -213,22 +266,30 @@ class Run:
 
     def explain(self) -> None:
         """Print the plan, with what was measured so far since it is this one, and the state per processor."""
-        print(draw(self._plan, self._engine._settings, self._runner.measured()))
+        print(self._picture())
         if self._results:
             for report in self._results[-1].reports:
                 print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""
-        return as_svg(draw(self._plan, self._engine._settings, self._runner.measured()))
+        return as_svg(self._picture())
+
+    def _picture(self) -> Picture:
+        runner = self._runner
+        return draw(self._plan, runner.placements, runner.processors, runner.measured())
 
     def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
         result = ours.get(progress["batchId"])
         if result is not None:
             rows = result.output_rows.values()
             progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
-            progress["anabranch"] = _describe(result)
+            progress["anabranch"] = describe(result)
         return progress
+
+    @property
+    def _ends_by_itself(self) -> bool:
+        return bool(self._trigger.get("availableNow")) and not self._left_open
 
     def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
         """Answer these queries, from the checkpoint's last step on."""
@@ -241,7 +302,7 @@ class Run:
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         checkpoint.adopt(describe_plan(plan, described))
-        checkpoint.record(_recording(engine, named))
+        checkpoint.record(recording(engine, named))
         tag = checkpoint.tag
         targets = {n: self._targets.get(n) or target_of(writer, engine.spark, tag, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
@@ -250,8 +311,7 @@ class Run:
         self._writers, self._targets = named, targets
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
-        available_now = bool(self._trigger.get("availableNow"))
-        self._ends = runner.answers_at_the_end and available_now and not self._left_open
+        self._ends = runner.answers_at_the_end and self._ends_by_itself
         self._spark_query = self._start_spark()
 
     def _change(self, writers: dict[str, Writer]) -> None:
@@ -278,11 +338,14 @@ class Run:
         finally:
             self._is_changing = False
 
-    def _check_active(self, what: str) -> None:
+    def _check_may_change(self, what: str, subject: str) -> None:
         if self._runner.is_mine:
-            raise ConfigError(f"a query cannot be {what} by a function that a batch is given to; use another thread")
+            raise ConfigError(f"{subject} {what} by a function that a batch is given to; use another thread")
         if not self._spark_query.isActive:
-            raise ConfigError(f"the run has ended, so no query can be {what}; start the engine again")
+            raise ConfigError(f"the run has ended, so {subject} {what}; start the engine again")
+
+    def _check_active(self, what: str) -> None:
+        self._check_may_change(what, "no query can be")
         if (self._checkpoint.spark / "state").exists():
             raise ConfigError(
                 f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
@@ -338,6 +401,13 @@ class Run:
                 self._checkpoint.release()
                 self._ended.set()
 
+    def _keep_going(self) -> None:
+        """While the run goes on: rows that were held back do not wait for a batch that may never come."""
+        while not self._ended.wait(IDLE / 4):
+            if self._runner.holds_back and self._runner.idle > IDLE:
+                with suppress(Exception):  # told to the user by awaitTermination and exception
+                    self._let_go_on()
+
     def _goes_on(self) -> bool:
         """Wait for the end of Spark's query; whether another one has taken its place."""
         watched = self._spark_query
@@ -384,7 +454,8 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     except BaseException:
         checkpoint.release()
         raise
-    threading.Thread(target=run._watch, name="anabranch-run", daemon=True).start()
+    for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
+        threading.Thread(target=task, name=name, daemon=True).start()
     return run
 
 
@@ -404,79 +475,3 @@ def target_of(writer: Writer, spark: SparkSession, tag: str, name: str) -> Targe
     chosen: SinkOptions = writer._sink
     sink = make_sink(chosen, spark, sink_tag(tag, name))
     return Target(sink, reads_all=chosen.function is None and chosen.format != "console")
-
-
-def _recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
-    """What the run is made of, for `recorded`."""
-    settings = engine._settings
-    queries: dict[str, Any] = {}
-    for name, writer in writers.items():
-        chosen = writer._sink
-        # Others are gone with the program, and their options may be secrets, such as passwords.
-        told = chosen.function is None and chosen.format in FILE_FORMATS
-        sink = asdict(replace(chosen, function=None)) if told else None
-        queries[name] = {**writer._query._asked, "sink": sink}
-    return {
-        "time zone": engine.spark.conf.get("spark.sql.session.timeZone"),
-        "processors": settings.processors,
-        "groups": settings.groups,
-        "memory": settings.memory,
-        "placement": engine.placement,
-        "quarantine": None if settings.quarantine is None else str(settings.quarantine),
-        "late_rows": None if settings.late_rows is None else str(settings.late_rows),
-        "streams": {
-            name: {
-                "schema": frame.schema.jsonValue(),
-                "time": engine.streams[name].time,
-                "lateness": engine.streams[name].lateness,
-            }
-            for name, frame in engine._frames.items()
-        },
-        "operators": [name for name, stream in engine.streams.items() if stream.applying is not None],
-        "queries": queries,
-    }
-
-
-def _totals(result: StepResult) -> dict[str, Any]:
-    """Totals since the beginning; rows of all answers together, None if nobody counted those of one."""
-    results = result.totals["results"].values()
-    return {**result.totals, "results": None if None in results else sum(results)}
-
-
-def _describe(result: StepResult) -> dict[str, Any]:
-    def per_input(name: str) -> dict[str, int]:
-        counts = zip(*(getattr(report, name) for report in result.reports), strict=True)
-        return {label: sum(values) for label, values in zip(result.labels, counts, strict=True)}
-
-    return {
-        "step": result.step,
-        "queries": {
-            name: {"numOutputRows": rows, "results": result.totals["results"][name]}
-            for name, rows in result.output_rows.items()
-        },
-        "receivedRows": per_input("received"),
-        "lateRows": per_input("late"),
-        "lateJoinedRows": sum(report.late_joined for report in result.reports),
-        "quarantinedRows": per_input("rejected"),
-        "newestEventTime": dict(zip(result.labels, result.newest, strict=True)),
-        "totals": _totals(result),
-        "processors": _processors(result),
-    }
-
-
-def _processors(result: StepResult) -> list[dict[str, Any]]:
-    return [
-        {
-            "processor": report.processor,
-            "activeRows": report.active_rows,
-            "activeBytes": report.active_bytes,
-            "spilledBytes": report.spilled_bytes,
-            "generations": report.generations,
-            "owingGroups": owing,
-            "owedResults": owed,
-            "results": sum(report.results),
-            "busyMs": round(report.busy_ms, 1),
-            **({"groups": result.groups[nth]} if result.groups else {}),
-        }
-        for nth, (report, (owing, owed)) in enumerate(zip(result.reports, result.debts, strict=True))
-    ]

@@ -19,8 +19,8 @@ Vector = NDArray[np.float64]
 
 def owed_results(state: OperatorState, count: int, inputs: int) -> int:
     """About how many results an unbounded join of so many inputs owes; there are `count` partition groups."""
-    active, given, _, _ = state.statistics.dense(count)
-    sizes, produced = [active.astype(np.float64)], [given.astype(np.float64)]
+    active = state.statistics.dense(count)
+    sizes, produced = [active.bytes.astype(np.float64)], [active.produced.astype(np.float64)]
     for generation in state.generations:
         sizes.append(generation.dense(generation.sizes).astype(np.float64))
         produced.append(generation.dense(generation.produced).astype(np.float64))

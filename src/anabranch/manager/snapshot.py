@@ -1,45 +1,123 @@
-"""What policies decide on: the state of all processors after a step, as numbers."""
+"""What policies decide on: the state of all processors after a step, as numbers.
+
+Operators that run fused, one after the other on the same rows, are a *family*: they are placed alike, and a partition
+group moves for all of them. A family is called by the number of its first operator.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from anabranch.manager.actions import Action
+from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSeen:
-    """An operator on one processor: what is known of its partition groups there, and whether they can be spilled."""
+    """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
+
+    Of the groups in `spilled` some state is on disk only; None if there are none. `held` are rows that wait, by group.
+    """
 
     operator: int
     statistics: Statistics
     spillable: bool = True
+    family: int = 0
+    spilled: GroupSet | None = None
+    held: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorSeen:
-    """A processor with its active bytes (Mu in paper 1) and its operators."""
+    """A processor with its active bytes (Mu in paper 1), its budget (Ma), None for no limit, and its operators.
+
+    Since the last snapshot it was `busy` for so many seconds, in which it worked on so many `rows` from streams.
+    `held_bytes` are those of rows that wait in its buffer. It `moves` while groups are on their way to it or from it.
+    """
 
     processor: int
     active_bytes: int
     operators: tuple[OperatorSeen, ...]
+    memory: int | None = None
+    busy: float = 0.0
+    rows: int = 0
+    results: int = 0
+    spilled_bytes: int = 0
+    held_bytes: int = 0
+    moves: bool = False
+
+    def partitions(self) -> Partitions:
+        """All partition groups that it owns and that have any state, of all families."""
+        return Partitions.of(self.operators)
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """Partition groups of one processor as vectors: sums over the operators of each family.
+
+    `bytes` are active (Ps in paper 1), `produced` and `recent` results (Po), `arrived` rows since the beginning (the
+    difference between two snapshots is Np in paper 2). Of `spilled` groups some state is on disk. `held` rows wait.
+    """
+
+    family: Integers
+    group: Integers
+    bytes: Integers
+    produced: Integers
+    recent: Floats
+    arrived: Integers
+    spilled: NDArray[np.bool_]
+    held: Integers
+
+    @classmethod
+    def of(cls, operators: Sequence[OperatorSeen]) -> Partitions:
+        """Of the operators of one processor."""
+        parts = []
+        for family in sorted({seen.family for seen in operators}):
+            members = [seen for seen in operators if seen.family == family]
+            spilled = [seen.spilled.numbers() for seen in members if seen.spilled is not None]
+            on_disk = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *spilled]))
+            waiting = np.unique(np.array([group for seen in members for group in seen.held], dtype=np.int64))
+            groups = np.unique(np.concatenate([on_disk, waiting, *(seen.statistics.groups for seen in members)]))
+            known = [seen.statistics.dense(int(groups.max(initial=-1)) + 1) for seen in members]
+            parts.append(
+                (
+                    np.full(len(groups), family, dtype=np.int64),
+                    groups,
+                    np.sum([each.bytes for each in known], axis=0)[groups],
+                    np.sum([each.produced for each in known], axis=0)[groups],
+                    np.sum([each.recent for each in known], axis=0)[groups],
+                    np.sum([each.arrived for each in known], axis=0)[groups],
+                    np.isin(groups, on_disk),
+                    np.array([sum(seen.held.get(g, 0) for seen in members) for g in groups.tolist()], dtype=np.int64),
+                )
+            )
+        if not parts:
+            none = np.empty(0, dtype=np.int64)
+            return cls(none, none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none)
+        return cls(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All processors after a step, at a time of the driver's clock. `memory` is the budget of each (Ma)."""
+    """All processors after a step, at a time of the driver's clock, `seconds` after the last snapshot."""
 
     step: int
     time: float
-    memory: int | None
     processors: tuple[ProcessorSeen, ...]
+    seconds: float = 0.0
 
 
 class Policy(Protocol):
-    """Something that decides."""
+    """Something that decides. Each run works with a copy of its own, so it may remember what it has seen."""
 
     def decide(self, snapshot: Snapshot) -> Iterator[Action]:
         """What should be done, given what is known."""

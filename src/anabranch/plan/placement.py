@@ -4,13 +4,19 @@ An operator may be spread over all processors, or be whole on one of them, or an
 operator is, and rows are exchanged to where they are needed (`rounds`).
 
 Patterns say how operators are placed at first: `spread` gives each processor a block of groups of every operator,
-blocks differing by at most one group; `round-robin` puts whole operators on processors, in turn.
+blocks differing by at most one group, or by given shares; `round-robin` puts whole operators on processors, in turn.
+
+While a query runs groups move. Operators that run fused, one after the other on the same rows, are a *family*: they are
+placed alike, and a group moves for all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from itertools import accumulate, groupby
+from math import inf
 
 from anabranch.errors import ConfigError, did_you_mean
 
@@ -20,6 +26,7 @@ Placement = tuple[int, ...]
 SPREAD = "spread"
 ROUND_ROBIN = "round-robin"
 PATTERNS = (SPREAD, ROUND_ROBIN)
+EVEN = "even"
 
 
 def even_placement(groups: int, processors: int) -> Placement:
@@ -31,11 +38,67 @@ def even_placement(groups: int, processors: int) -> Placement:
     return tuple(group * processors // groups for group in range(groups))
 
 
-def place(pattern: str, operators: int, groups: int, processors: int) -> tuple[Placement, ...]:
-    """The placement of each of some operators by a pattern."""
+def placement_by_shares(groups: int, shares: Sequence[float]) -> Placement:
+    """Contiguous blocks of groups, as large as each processor's share among all shares, rounded."""
+    edges = [round(groups * share / sum(shares)) for share in accumulate(shares)]
+    return tuple(bisect_right(edges, group) for group in range(groups))
+
+
+def place(
+    pattern: str, operators: int, groups: int, processors: int, shares: Sequence[float] | None = None
+) -> tuple[Placement, ...]:
+    """The placement of each of some operators by a pattern; what is spread may be so by given shares."""
     if pattern == SPREAD:
-        return (even_placement(groups, processors),) * operators
+        spread = even_placement(groups, processors) if shares is None else placement_by_shares(groups, shares)
+        return (spread,) * operators
     return tuple((n % processors,) * groups for n in range(operators))
+
+
+def check_shares(shares: object, processors: int) -> tuple[float, ...] | None:
+    """The share of the groups that each processor has at first, as a user gives them; None for equal ones."""
+    if shares is None or shares == EVEN:
+        return None
+    told = "initial_placement is 'even' or a list of shares, one per processor, such as [4, 1, 1]"
+    if not isinstance(shares, Sequence) or isinstance(shares, str):
+        raise ConfigError(f"{told}, not {shares!r}")
+    if not all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares):
+        raise ConfigError(f"{told}, not {shares!r}")
+    if len(shares) != processors:
+        raise ConfigError(f"initial_placement has {len(shares)} shares for {processors} processors; give one each")
+    if not all(0 <= share < inf for share in shares) or not sum(shares) > 0:
+        raise ConfigError(f"the shares of initial_placement must be numbers from 0 on, and not all 0, not {shares!r}")
+    return tuple(float(share) for share in shares)
+
+
+def moved(placement: Placement, groups: Collection[int], receiver: int) -> Placement:
+    """The placement after some groups have moved to a processor."""
+    return tuple(receiver if group in groups else owner for group, owner in enumerate(placement))
+
+
+def rescaled(placement: Placement, processors: int) -> Placement:
+    """The placement on another number of processors: even, with as few groups moved as that allows."""
+    even_placement(len(placement), processors)  # refuses what cannot be
+    least, rest = divmod(len(placement), processors)
+    owned = Counter(placement)
+    order = sorted(range(processors), key=lambda processor: -owned[processor])
+    room = {processor: least + (nth < rest) for nth, processor in enumerate(order)}
+    found: list[int | None] = []
+    for owner in placement:
+        stays = room.get(owner, 0) > 0
+        if stays:
+            room[owner] -= 1
+        found.append(owner if stays else None)
+    free = iter([processor for processor in range(processors) for _ in range(room[processor])])
+    return tuple(next(free) if owner is None else owner for owner in found)
+
+
+def families_of(operators: int, fused: Iterable[tuple[int, int]]) -> tuple[int, ...]:
+    """The family of each operator, called by its first member; `fused` are pairs of a lower operator and an upper."""
+    family = list(range(operators))
+    for lower, upper in fused:
+        first, second = sorted((family[lower], family[upper]))
+        family = [first if found == second else found for found in family]
+    return tuple(family)
 
 
 def check_pattern(pattern: str) -> str:

@@ -25,6 +25,10 @@ An operator that has spilled state owes results that are older than any watermar
 row that came after the spill, so they are not older than the watermarks were then: that time is the operator's
 *frontier* until clean-up has paid. What takes rows from it waits there: nothing behind the frontier is settled, and
 nothing dies that could still meet what is owed.
+
+Rows that have arrived may be *held* back for a while before their operator sees them. Whether they were late was
+decided when they came. Until they go on, the results that they will be part of are owed, and what they will meet at
+their own operator must not die: its ports wait as if the other side were as old as the oldest row that is held.
 """
 
 from __future__ import annotations
@@ -86,6 +90,7 @@ class PortTime:
 
     `window` is the smallest of the inputs inside; None if they have none. The port of a grouping has no other side, but
     the grouping's number. `debtors` are the operators whose results come in on the other side; for a grouping, inside.
+    The port is one of `operator`.
     """
 
     inside: tuple[int, ...]
@@ -93,6 +98,7 @@ class PortTime:
     window: int | None
     grouping: int | None = None
     debtors: tuple[int, ...] = ()
+    operator: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +136,15 @@ def thresholds(
     settled: Sequence[int | None] = (),
     fed: Sequence[FedTime] = (),
     frontiers: Mapping[int, int | None] | None = None,
+    held: Mapping[int, int | None] | None = None,
 ) -> Thresholds:
     """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
 
     What is `fed` stands in an order in which blocks come before those that they are in. `frontiers` are those of the
-    operators that owe something.
+    operators that owe something, `held` the oldest rows that wait, by operator.
     """
-    owing = frontiers or {}
+    waiting = held or {}
+    owing = earlier(frontiers or {}, waiting)
     late = [
         None if source.lateness is None or seen is None else seen - source.lateness
         for source, seen in zip(sources, newest, strict=True)
@@ -155,10 +163,16 @@ def thresholds(
     now = list(settled)
     for port in ports:
         if port.grouping is not None:
-            complete = _least([*(marks[i] for i in port.inside), *_debts(port.debtors, owing)])
+            kept = [*_debts(port.debtors, owing), *_debts([port.operator], waiting)]
+            complete = _least([*(marks[i] for i in port.inside), *kept])
             now[port.grouping] = _greatest([settled[port.grouping], complete])
-    purge = tuple(_purge(port, marks, settled, owing) for port in ports)
+    purge = tuple(_purge(port, marks, settled, owing, waiting) for port in ports)
     return Thresholds(tuple(late), purge, tuple(now), marks)
+
+
+def earlier(some: Mapping[int, int | None], others: Mapping[int, int | None]) -> dict[int, int | None]:
+    """By operator, the earlier of two times; None is the earliest."""
+    return {n: _least([times[n] for times in (some, others) if n in times]) for n in some.keys() | others.keys()}
 
 
 def frontier(
@@ -241,9 +255,11 @@ def _purge(
     marks: Mapping[int, int | None],
     settled: Sequence[int | None],
     frontiers: Mapping[int, int | None],
+    held: Mapping[int, int | None],
 ) -> int | None:
     if port.grouping is not None:
         bound = settled[port.grouping]
     else:
-        bound = _least([*(marks[j] for j in port.outside), *_debts(port.debtors, frontiers)])
+        owed = [*_debts(port.debtors, frontiers), *_debts([port.operator], held)]
+        bound = _least([*(marks[j] for j in port.outside), *owed])
     return None if port.window is None or bound is None else bound - port.window

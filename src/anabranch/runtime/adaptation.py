@@ -1,140 +1,101 @@
 """Between two batches: let policies look at the state, and do what they decide.
 
-Everything here is an edit of manifests, made by the driver before it commits a step, or a choice of what the next step
-has to clean up. What was done is told as events.
+Everything here is an edit of manifests and placements, made by the driver before it commits a step. What was done is
+told as events. Spilling and relocation never happen at the same time on one processor: what is decided first is done,
+and the other may be decided again after the next step.
 """
 
 from __future__ import annotations
 
+import copy
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from anabranch.errors import ConfigError
-from anabranch.kernel.operator import SpillableOperator
-from anabranch.manager.actions import SpillGroups
-from anabranch.manager.debt import owed_results
+from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
+from anabranch.manager.relocation import Relocation
 from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snapshot
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.network import Network
+from anabranch.runtime.distribution import Distribution, Relocator
+from anabranch.runtime.inventory import Known
+from anabranch.runtime.memory import Memory
 from anabranch.runtime.report import Report
-from anabranch.runtime.tasks import ProcessorPlan
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
-from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.manifest import Manifest
+from anabranch.state.partition import describe, held_rows
 from anabranch.state.run import FileCuts
-from anabranch.state.spill import CleanUp, spill, spilled_bytes
-from anabranch.state.spine import Spine
-
-# State that is read in one step of clean-up, per processor, if that is not more than its memory; and in a quiet batch
-# that does it in passing.
-CLEAN_UP_BYTES = 64 << 20
-QUIET_BYTES = 8 << 20
-# State is brought back only as far as this share of the memory, so that it is not pushed out again at once.
-ROOM = 0.7
+from anabranch.state.spill import spill
 
 
-@dataclass(frozen=True, slots=True)
-class CleanedUp:
-    """What a step has cleaned up, by operator, and why; the rows of answers, if that was all it did, -1 if unknown."""
+@dataclass
+class Adapted:
+    """What has become of a distribution, the processors whose state was touched, and the groups whose rows have to wait
+    in the next step, by operator."""
 
-    what: Mapping[int, CleanUp]
-    reason: str
-    answered: int | None = None
+    distribution: Distribution
+    changed: set[int] = field(default_factory=set)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+    pushed: list[SpillGroups] = field(default_factory=list)
+    moved: list[Relocation] = field(default_factory=list)
 
-
-@dataclass(frozen=True, slots=True)
-class _Operator:
-    """An operator as adaptations see it."""
-
-    number: int
-    name: str
-    ports: tuple[int, ...]
-    spillable: bool
-    grouping: int | None
-    unbounded: bool
+    def relocated(self, found: Distribution, moves: Sequence[Relocation]) -> None:
+        """Note relocations, done or begun."""
+        self.distribution = found
+        for relocation in moves:
+            self.changed |= {relocation.move.sender, relocation.move.receiver}
+        self.moved += moves
 
 
 class Adaptation:
-    """What is adapted between the steps of a run."""
+    """What is adapted between the steps of a run, which works with its own copy of the policies."""
 
     def __init__(
         self,
-        network: Network,
-        plan: ProcessorPlan,
+        operators: Sequence[Known],
+        groups: int,
+        owners: Sequence[int],
         state: Path,
-        memory: int | None,
+        memory: Memory,
         policies: Sequence[Policy],
         events: EventLog,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Nothing is done yet. `memory` is the budget of a processor."""
-        self._plan = plan
+        """Nothing is done yet. `owners` are the operators that ports belong to."""
+        self._operators = operators
+        self._groups = groups
         self._memory = memory
-        self._policies = policies
+        self._policies = copy.deepcopy(list(policies))
         self._events = events
         self._clock = clock
-        self._cuts = FileCuts(state, plan.groups)
-        self._operators = sorted(
-            (
-                _Operator(
-                    entry.number,
-                    _name(network, entry.number),
-                    entry.ports,
-                    isinstance(entry.operator, SpillableOperator) and entry.operator.can_spill,
-                    plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
-                    entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
-                )
-                for number in plan.rounds
-                for entry in number.operators
-            ),
-            key=lambda operator: operator.number,
-        )
+        self._cuts = FileCuts(state, groups)
+        self.relocator = Relocator([operator.family for operator in operators], owners, self._cuts, clock)
+        self._looked = clock()
         self._over: set[int] = set()
-        self._pushed: list[SpillGroups] = []
 
-    def frontiers(self, manifests: Sequence[Manifest]) -> dict[int, int | None]:
-        """By operator that owes results, the time that none of them is older than; None if that is not known."""
-        found: dict[int, int | None] = {}
-        for operator in self._operators:
-            since: list[int | None] = []
-            for manifest in manifests:
-                state = manifest.operators[operator.number]
-                owing = state.owing()
-                if owing is not None:
-                    frozen = operator.grouping is not None
-                    since += [g.since for g in state.generations if frozen or g.groups & owing]
-            if since:
-                known = [time for time in since if time is not None]
-                found[operator.number] = min(known) if len(known) == len(since) else None
-        return found
-
-    def adapt(
-        self, step: int, manifests: list[Manifest], since: Sequence[int | None]
-    ) -> tuple[list[Manifest], set[int]]:
-        """The manifests after what policies decide, and the processors whose manifests have changed.
+    def adapt(self, step: int, found: Distribution, since: Sequence[int | None], reports: Sequence[Report]) -> Adapted:
+        """What becomes of a distribution after a step: relocations under way go on, and policies decide.
 
         `since` is per operator: no result of rows that are still to come is older.
         """
-        snapshot = self._snapshot(step, manifests)
-        self._pushed.clear()
-        manifests, changed = list(manifests), set()
+        adapted = Adapted(found)
+        adapted.relocated(*self.relocator.go_on(found))
+        asked = self._clock()
+        snapshot = self._snapshot(step, adapted, reports)
         for policy in self._policies:
             for action in policy.decide(snapshot):
-                self._check(policy, action, len(manifests))
-                manifests[action.processor] = self._spill(action, manifests[action.processor], step, since)
-                changed.add(action.processor)
-        return manifests, changed
+                self._do(policy, action, adapted, step, since, asked)
+        for n, groups in self.relocator.held_back(adapted.distribution).items():
+            adapted.hold[n] = adapted.hold[n] | groups if n in adapted.hold else groups
+        return adapted
 
-    def tell(self, manifests: Sequence[Manifest]) -> None:
-        """Tell what was decided, once it counts."""
-        for action in self._pushed:
+    def tell(self, adapted: Adapted) -> None:
+        """Tell what was done, once it counts."""
+        for action in adapted.pushed:
             operator = self._operators[action.operator]
             self._events.add(
                 "spill",
@@ -145,228 +106,144 @@ class Adaptation:
                 groups=list(action.groups),
                 bytes=action.bytes,
             )
-        self._tell_over_memory(manifests)
+        for relocation in adapted.moved:
+            self._tell_moved(relocation)
+        self._tell_over_memory(adapted.distribution.manifests)
 
-    def owes(self, manifests: Sequence[Manifest], settled: Sequence[int | None], spilled_by: int | None = None) -> bool:
-        """Whether any result is owed, by groups that were spilled up to a step if one is given."""
-        return any(self._owed(operator, m, settled, spilled_by) for operator in self._operators for m in manifests)
+    def tell_rescaled(self, before: int, after: int) -> None:
+        """Tell that there are more processors now, or fewer."""
+        told = f"state of {before} processors is now listed on {after}, since it was asked for"
+        self._events.add("rescale", told, before=before, after=after)
 
-    def debts(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> list[tuple[int, int | None]]:
-        """Per processor, how many groups owe results, and about how many results; None if that cannot be known."""
-        found = []
-        for manifest in manifests:
-            groups, results = 0, 0
-            known = True
-            for operator in self._operators:
-                owing = self._owed(operator, manifest, settled)
-                if owing is not None:
-                    groups += len(owing)
-                    known &= operator.unbounded
-                    if operator.unbounded:
-                        state = manifest.operators[operator.number]
-                        results += owed_results(state, self._plan.groups, len(operator.ports))
-            found.append((groups, results if known else None))
-        return found
+    def now(self) -> float:
+        """The time by the driver's clock."""
+        return self._clock()
 
     def groups(self, manifest: Manifest) -> dict[str, Any]:
-        """What is known of the partition groups of each operator: active and spilled bytes, results, generations."""
-        found = {}
-        for operator in self._operators:
-            state, count = manifest.operators[operator.number], self._plan.groups
-            active, produced, _, _ = state.statistics.dense(count)
-            spilled = spilled_bytes(state.generations, count)
-            generations = np.zeros(count, dtype=np.int64)
-            for generation in state.generations:
-                generations += generation.groups.mask()
-            present = np.flatnonzero((active > 0) | (spilled > 0)).tolist()
-            found[operator.name] = {
-                group: {
-                    "activeBytes": int(active[group]),
-                    "spilledBytes": int(spilled[group]),
-                    "results": int(produced[group]),
-                    "generations": int(generations[group]),
-                }
-                for group in present
-            }
-        return found
+        """What is known of the partition groups of each operator."""
+        return {o.name: describe(manifest.operators[o.number], self._groups) for o in self._operators}
 
-    def choose(
+    def _do(
         self,
-        manifests: Sequence[Manifest],
-        settled: Sequence[int | None],
-        *,
-        quiet: bool,
-        back: bool,
-        spilled_by: int | None = None,
-    ) -> dict[int, CleanUp]:
-        """What to clean up in the next step, by operator: lower operators first, as much as one step should do.
+        policy: Policy,
+        action: Action,
+        adapted: Adapted,
+        step: int,
+        since: Sequence[int | None],
+        asked: float,
+    ) -> None:
+        found = adapted.distribution
+        if isinstance(action, RelocateGroups):
+            ends = {action.sender, action.receiver}
+            if not ends & {push.processor for push in adapted.pushed} and not any(map(found.is_moving, ends)):
+                after, relocation = self.relocator.begin(found, action, asked)
+                adapted.relocated(after, [relocation])
+        elif isinstance(action, SpillGroups):
+            self._check_spill(policy, action, found)
+            moved = {p for entry in adapted.moved for p in (entry.move.sender, entry.move.receiver)}
+            if action.processor not in moved and not found.is_moving(action.processor):
+                spilled = self._spill(action, found.manifests[action.processor], step, since)
+                adapted.distribution = found.with_manifest(action.processor, spilled)
+                adapted.changed.add(action.processor)
+                adapted.pushed.append(action)
+        elif isinstance(action, HoldGroups):
+            self._check_hold(policy, action)
+            groups = GroupSet.of(self._groups, action.groups)
+            for n in self.relocator.members(action.family):
+                adapted.hold[n] = adapted.hold[n] | groups if n in adapted.hold else groups
+        else:
+            raise ConfigError(f"the policy {policy!r} decided on {action!r}, which is no action")
 
-        What is cleaned up is brought back if it fits into memory and that is wanted. In a `quiet` batch only that is.
-        If a step is given, only groups that were spilled up to it.
-        """
-        chosen: dict[int, CleanUp] = {}
-        nothing = GroupSet(self._plan.groups, 0)
-        for manifest in manifests:
-            left = QUIET_BYTES if quiet else min(self._memory or CLEAN_UP_BYTES, CLEAN_UP_BYTES)
-            room = self._room(manifest) if back else 0
-            for operator in self._operators:
-                owed = self._owed(operator, manifest, settled, spilled_by)
-                if not owed:
-                    continue
-                state = manifest.operators[operator.number]
-                sizes = (
-                    spilled_bytes(state.generations, self._plan.groups) + state.statistics.dense(self._plan.groups)[0]
+    def _snapshot(self, step: int, adapted: Adapted, reports: Sequence[Report]) -> Snapshot:
+        now, found = self._clock(), adapted.distribution
+        before, self._looked = self._looked, now
+        seen = []
+        for p, (manifest, report) in enumerate(zip(found.manifests, reports, strict=True)):
+            operators = tuple(self._seen(operator, manifest) for operator in self._operators)
+            seen.append(
+                ProcessorSeen(
+                    p,
+                    manifest.bytes,
+                    operators,
+                    memory=self._memory.of(p),
+                    busy=report.busy_ms / 1000,
+                    rows=report.worked,
+                    results=sum(report.produced),
+                    spilled_bytes=manifest.spilled_bytes,
+                    held_bytes=report.held_bytes,
+                    moves=found.is_moving(p),
                 )
-                known = chosen.get(operator.number, CleanUp(nothing, nothing))
-                groups, fitting = self._pick(owed.numbers(), sizes, left, room, only_fitting=quiet)
-                if groups:
-                    chosen[operator.number] = CleanUp(known.groups | groups, known.back | fitting)
-                    break  # what it owes to those above comes first
-        return chosen
-
-    def everything_frozen(self, manifests: Sequence[Manifest]) -> dict[int, CleanUp]:
-        """All groups of groupings that have spilled state, to be answered with the end of the input."""
-        chosen = {}
-        nothing = GroupSet(self._plan.groups, 0)
-        for operator in self._operators:
-            groups = nothing
-            for manifest in manifests if operator.grouping is not None else ():
-                for generation in manifest.operators[operator.number].generations:
-                    groups |= generation.groups
-            if groups:
-                chosen[operator.number] = CleanUp(groups, nothing)
-        return chosen
-
-    def tell_cleaned_up(self, done: CleanedUp, reports: Sequence[Report], before: Sequence[Manifest]) -> None:
-        """Record what a step has cleaned up, per operator and processor; `before` are the manifests that it opened."""
-        answered = done.answered
-        for number, cleaning in done.what.items():
-            operator = self._operators[number]
-            for report, manifest in zip(reports, before, strict=True):
-                state, count = manifest.operators[number], self._plan.groups
-                own = (spilled_groups(state.generations) or GroupSet(count, 0)) & cleaning.groups
-                if not own:
-                    continue
-                sizes = spilled_bytes(state.generations, count) + state.statistics.dense(count)[0]
-                read, back = int(sizes[own.numbers()].sum()), len(own & cleaning.back)
-                self._events.add(
-                    "clean-up",
-                    f"{operator.name}: {report.owed[number]:,} postponed results of {len(own)} groups of processor "
-                    f"{report.processor} ({format_bytes(read)}){f', {back} active again' if back else ''}, "
-                    f"since {done.reason}",
-                    processor=report.processor,
-                    operator=operator.name,
-                    groups=own.numbers().tolist(),
-                    results=report.owed[number],
-                    bytes=read,
-                    answered=answered,
-                )
-                answered = None if answered is None else 0
-
-    def _pick(
-        self,
-        groups: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        most: int,
-        room: int,
-        *,
-        only_fitting: bool,
-    ) -> tuple[GroupSet, GroupSet]:
-        """The smallest groups, up to so many bytes but at least one, and those of them that fit into the room."""
-        order = groups[np.argsort(sizes[groups], kind="stable")]
-        total = np.cumsum(sizes[order])
-        fitting = total <= room
-        taken = total <= most
-        taken[:1] = True
-        if only_fitting:
-            taken &= fitting
-        count = self._plan.groups
-        return GroupSet.of(count, order[taken]), GroupSet.of(count, order[taken & fitting])
-
-    def _room(self, manifest: Manifest) -> int:
-        if self._memory is None:
-            return 1 << 62
-        return max(int(ROOM * self._memory) - manifest.bytes, 0)
-
-    def _owed(
-        self,
-        operator: _Operator,
-        manifest: Manifest,
-        settled: Sequence[int | None],
-        spilled_by: int | None = None,
-    ) -> GroupSet | None:
-        """The groups of an operator on a processor that owe results; None if there are none."""
-        state = manifest.operators[operator.number]
-        early = [g for g in state.generations if spilled_by is None or g.step <= spilled_by]
-        meant = spilled_groups(early)
-        if meant is None:
-            return None
-        if operator.grouping is None:
-            owing = state.owing()
-            return owing & meant or None if owing is not None else None
-        until, found = settled[operator.grouping], GroupSet(self._plan.groups, 0)
-        for generation in state.generations:
-            if until is not None and (generation.since is None or generation.since < until):
-                found |= generation.groups
-        return found & meant or None
-
-    def _snapshot(self, step: int, manifests: Sequence[Manifest]) -> Snapshot:
-        seen = [
-            ProcessorSeen(
-                p,
-                manifest.bytes,
-                tuple(
-                    OperatorSeen(operator.number, manifest.operators[operator.number].statistics, operator.spillable)
-                    for operator in self._operators
-                ),
             )
-            for p, manifest in enumerate(manifests)
-        ]
-        return Snapshot(step, self._clock(), self._memory, tuple(seen))
+        return Snapshot(step, now, tuple(seen), max(now - before, 0.0))
+
+    def _seen(self, operator: Known, manifest: Manifest) -> OperatorSeen:
+        state = manifest.operators[operator.number]
+        spilled = spilled_groups(state.generations)
+        held = held_rows(state, self._groups, self._cuts) if state.held else {}
+        return OperatorSeen(operator.number, state.statistics, operator.spillable, operator.family, spilled, held)
 
     def _spill(self, action: SpillGroups, manifest: Manifest, step: int, since: Sequence[int | None]) -> Manifest:
         operator = self._operators[action.operator]
-        groups = GroupSet.of(self._plan.groups, action.groups)
-        spines: list[Spine] = list(manifest.spines)
-        states: list[OperatorState] = list(manifest.operators)
+        groups = GroupSet.of(self._groups, action.groups)
+        spines, states = list(manifest.spines), list(manifest.operators)
         own = [spines[port] for port in operator.ports]
         own, states[operator.number] = spill(
             own, states[operator.number], groups, step, since[operator.number], self._cuts
         )
         for port, spine in zip(operator.ports, own, strict=True):
             spines[port] = spine
-        self._pushed.append(action)
         return Manifest(tuple(spines), tuple(states))
 
-    def _check(self, policy: Policy, action: SpillGroups, processors: int) -> None:
+    def _check_spill(self, policy: Policy, action: SpillGroups, found: Distribution) -> None:
         """Refuse what a policy of a user's own may have got wrong."""
         known = (
-            0 <= action.processor < processors
+            0 <= action.processor < found.processors
             and 0 <= action.operator < len(self._operators)
             and self._operators[action.operator].spillable
-            and all(0 <= group < self._plan.groups for group in action.groups)
+            and all(0 <= group < self._groups for group in action.groups)
         )
         if not known:
             raise ConfigError(f"the policy {policy!r} decided on {action}, which is not there or cannot be spilled")
 
+    def _check_hold(self, policy: Policy, action: HoldGroups) -> None:
+        known = self.relocator.members(action.family) and all(0 <= group < self._groups for group in action.groups)
+        if not known:
+            raise ConfigError(f"the policy {policy!r} decided on {action}, which is not there")
+
+    def _tell_moved(self, relocation: Relocation) -> None:
+        move = relocation.move
+        names = ", ".join(self._operators[n].name for n in self.relocator.members(move.family))
+        what = f"{names}: {len(move.groups)} groups ({format_bytes(move.bytes)})"
+        where = f"from processor {move.sender} to processor {move.receiver}"
+        details = {
+            "groups": list(move.groups),
+            "sender": move.sender,
+            "receiver": move.receiver,
+            "bytes": move.bytes,
+            "operator": names,
+            "steps": [[message.text, at] for message, at in relocation.sent],
+        }
+        if relocation.is_done:
+            took = relocation.sent[-1][1] - relocation.sent[0][1]
+            told = f"{what} moved {where} in {took * 1000:.0f} ms, since {move.reason}"
+            self._events.add("relocate", told, seconds=took, **details)
+        else:
+            told = f"{what} begin to move {where}, in {relocation.turns} steps, since {move.reason}"
+            self._events.add("relocating", told, **details)
+
     def _tell_over_memory(self, manifests: Sequence[Manifest]) -> None:
         """Tell once that a processor is over its budget for good, not at every batch that it stays there."""
-        budget = self._memory
-        over = {p for p, manifest in enumerate(manifests) if budget is not None and manifest.bytes > budget}
-        for p in sorted(over - self._over):
-            assert budget is not None, "without a budget nobody is over it"
-            held = manifests[p].bytes
-            self._events.add(
-                "memory",
-                f"processor {p} holds {format_bytes(held)} of active state, more than its budget of "
-                f"{format_bytes(budget)}, and no policy has pushed it to disk",
-                processor=p,
-                active_bytes=held,
-            )
+        over = set()
+        for p, manifest in enumerate(manifests):
+            budget = self._memory.of(p)
+            if budget is not None and manifest.bytes > budget:
+                over.add(p)
+                if p not in self._over:
+                    self._events.add(
+                        "memory",
+                        f"processor {p} holds {format_bytes(manifest.bytes)} of active state, more than its budget of "
+                        f"{format_bytes(budget)}, and no policy has pushed it to disk",
+                        processor=p,
+                        active_bytes=manifest.bytes,
+                    )
         self._over = over
-
-
-def _name(network: Network, n: int) -> str:
-    """An operator for people."""
-    aliases = [network.inputs[i].entry.alias for i in network.inputs_of(len(network.inputs) + n)]
-    return f"{'join' if network.operators[n].grouping is None else 'groups'} of {', '.join(aliases)}"

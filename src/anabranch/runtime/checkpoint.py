@@ -26,16 +26,18 @@ import shutil
 import socket
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
+from anabranch.manager.relocation import Relocation
 from anabranch.plan.placement import Placement, as_blocks, from_blocks
 from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.failpoints import failpoint
+from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
@@ -57,12 +59,22 @@ class Extra:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """How many processors a program wants, and where it wants each operator."""
+
+    processors: int
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
     State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
     answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
-    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator.
+    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
+    and `hold` are the groups whose rows wait in it. `moving` are relocations under way. `asked` is what the program
+    wanted at first: as long as it wants the same, what has moved since stays where it is.
     """
 
     number: int
@@ -77,11 +89,21 @@ class Step:
     settled: tuple[int | None, ...] = ()
     extra: int = 0
     clean_up: dict[int, CleanUp] = field(default_factory=dict)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+    moving: tuple[Relocation, ...] = ()
+    asked: Asked = Asked(0, ())
 
     def to_json(self) -> Json:
         """As committed."""
-        placements = [as_blocks(placement) for placement in self.placements]
-        return {**asdict(self), "placements": placements, "clean_up": _clean_up_to_json(self.clean_up)}
+        body = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {
+            **body,
+            "placements": [as_blocks(placement) for placement in self.placements],
+            "clean_up": _clean_up_to_json(self.clean_up),
+            "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
+            "moving": [relocation.to_json() for relocation in self.moving],
+            "asked": [self.asked.processors, [as_blocks(placement) for placement in self.asked.placements]],
+        }
 
     @classmethod
     def from_json(cls, body: Json) -> Step:
@@ -99,6 +121,9 @@ class Step:
             tuple(body["settled"]),
             body["extra"],
             _clean_up_from_json(body["clean_up"]),
+            {int(n): GroupSet.from_text(count, text) for n, (count, text) in body["hold"].items()},
+            tuple(Relocation.from_json(entry) for entry in body["moving"]),
+            Asked(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
         )
 
 
@@ -240,9 +265,10 @@ class Checkpoint:
         return directory
 
     def next_step(self, last: Step | None, **changes: Any) -> Step:
-        """A step that follows `last`, under this run's epoch."""
-        number = last.number + 1 if last else 1
-        return Step(number=number, epoch=self._epoch, **changes)
+        """A step that follows `last`, under this run's epoch: what is not changed stays."""
+        if last is None:
+            return Step(number=1, epoch=self._epoch, **changes)
+        return replace(last, number=last.number + 1, epoch=self._epoch, **changes)
 
     def commit(self, step: Step) -> None:
         """Make `step` the last one. Refused if another run has taken the checkpoint over."""
@@ -289,7 +315,7 @@ class Checkpoint:
                 "this run stops without committing"
             )
 
-    def remove_unreferenced(self, manifests: dict[int, list[Manifest]]) -> None:
+    def remove_unreferenced(self, manifests: Mapping[int, Sequence[Manifest]]) -> None:
         """Delete what no retained step refers to; `manifests` are those of the retained steps, by number."""
         retained = sorted(manifests)[-RETAINED_STEPS:]
         files = {name for number in retained for manifest in manifests[number] for name in manifest.files()}

@@ -21,7 +21,7 @@ from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
 from anabranch.plan.logical import JoinInput, StreamSchema, joined_column, quote
 from anabranch.plan.network import Fed, Network
-from anabranch.plan.placement import Placement
+from anabranch.plan.placement import Placement, families_of
 from anabranch.plan.rounds import rounds_of
 from anabranch.plan.watermark import FedTime, PortTime, SourceTime, retention
 from anabranch.runtime.attempt import judge
@@ -134,6 +134,7 @@ class _Maker:
             key_types=tuple(self._columns.key_types),
             rounds=self._rounds.of,
             placements=self._placements,
+            families=families_of(len(network.operators), [(edge.lower, edge.upper) for edge in self._rounds.local]),
             sources=sources,
             fed=fed,
             ports=ports,
@@ -368,7 +369,7 @@ class _Maker:
         grouping = self._grouping(n)
         feeding = [port.node for other, port in enumerate(ports) if other != p or grouping is not None]
         debtors = tuple(m for node in feeding for m in network.operators_of(node))
-        return PortTime(inside, tuple(sorted(others)), min(windows, default=None), grouping, debtors)
+        return PortTime(inside, tuple(sorted(others)), min(windows, default=None), grouping, debtors, n)
 
     def _grouping(self, n: int) -> int | None:
         return self._groupings.index(n) if n in self._groupings else None

@@ -145,7 +145,8 @@ class Layout:
 
     `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
-    operator, `ports` are the times of all ports. `placements` say where each operator is.
+    operator, `ports` are the times of all ports. `placements` say where each operator is at first, `families` which of
+    them run fused and stay together.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -154,6 +155,7 @@ class Layout:
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
     placements: tuple[Placement, ...]
+    families: tuple[int, ...]
     sources: tuple[SourceTime, ...]
     fed: tuple[FedTime, ...]
     ports: tuple[PortTime, ...]

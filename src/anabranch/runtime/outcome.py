@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.manager.snapshot import Policy
-from anabranch.runtime.report import Report
-from anabranch.state.store import write_file
+from anabranch.runtime.checkpoint import Extra, Step
+from anabranch.runtime.processors import Found
+from anabranch.runtime.report import Report, report_body
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest
+from anabranch.state.spill import CleanUp
+from anabranch.state.store import encode_document, write_file
 
 # Instead of a batch's id, for a step without a batch.
 NO_BATCH = -1
@@ -16,7 +22,7 @@ NO_BATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What the engine was told that matters to a step."""
+    """What the engine was told that matters to a step; `whole` operators are not spread when it is rescaled."""
 
     processors: int
     groups: int
@@ -24,6 +30,25 @@ class StepSettings:
     quarantine: Path | None
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What a step does beside working on rows, by operator: what it cleans up, and the groups whose rows wait.
+
+    It is on record before, so that a batch that is repeated after a crash gives the same rows under its id.
+    """
+
+    clean_up: dict[int, CleanUp] = field(default_factory=dict)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, last: Step | None, extra: Extra | None) -> Todo:
+        """Of the step after the last one. In a step without a batch nothing has to wait."""
+        if extra is not None:
+            return cls(extra.clean_up)
+        return cls(last.clean_up, last.hold) if last is not None else cls()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +56,7 @@ class StepResult:
     """A committed step as told to the user; `output_rows` are by query.
 
     `debts` are per processor: how many groups owe results, and about how many. So are `groups`, what is known of the
-    partition groups of each operator; they are kept for the last step only.
+    partition groups of each operator; they are kept for the last step only. The step took so many `seconds`.
     """
 
     batch_id: int
@@ -43,6 +68,7 @@ class StepResult:
     totals: dict[str, Any] = field(default_factory=dict)
     debts: tuple[tuple[int, int | None], ...] = ()
     groups: tuple[dict[str, Any], ...] = ()
+    seconds: float = 0.0
 
     def without_groups(self) -> StepResult:
         """The same, told in fewer words."""
@@ -85,3 +111,19 @@ def unpublish(settings: StepSettings, tag: str, batch_id: int) -> None:
     for aside in filter(None, (settings.quarantine, settings.late_rows)):
         for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
             leftover.unlink()
+
+
+def latest(times: Sequence[Sequence[int | None]]) -> list[int | None]:
+    """The latest of some times, per source."""
+    return [max((time for time in seen if time is not None), default=None) for seen in zip(*times, strict=True)]
+
+
+def name_reports(
+    number: int, found: Found, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
+) -> tuple[str, ...]:
+    """The reports that a step consists of; those of processors whose state was adapted are written anew."""
+    names = [name for name, report, _ in found.values() if report.processor not in adapted]
+    for p, (report, manifest) in adapted.items():
+        names.append(f"{number:010d}-{p:04d}-adapted.json")
+        write_file(directory / names[-1], encode_document(report_body(report, manifest)))
+    return tuple(sorted(names))

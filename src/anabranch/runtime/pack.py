@@ -64,7 +64,8 @@ def processor_of(placements: Mapping[int, Placement]) -> Column:
 def _owner(placement: Placement) -> str:
     """The owner of a row's partition group.
 
-    Contiguous blocks are computed; a table of 256 literals would be walked by every rule of Spark's planner.
+    Contiguous blocks are computed. Else there is a table, written as one text: a table of 256 literals would be walked
+    by every rule of Spark's planner, in every batch.
     """
     groups, processors = len(placement), max(placement) + 1
     bits = group_bits(groups)
@@ -73,7 +74,7 @@ def _owner(placement: Placement) -> str:
         return str(placement[0])
     if processors <= groups and placement == even_placement(groups, processors):
         return f"CAST({group} * {processors} DIV {groups} AS INT)"
-    return f"get(array({','.join(map(str, placement))}), {group})"
+    return f"get(CAST(split('{','.join(map(str, placement))}', ',') AS ARRAY<INT>), {group})"
 
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:

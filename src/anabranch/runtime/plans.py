@@ -16,10 +16,9 @@ from anabranch.errors import ResumeMismatchError
 from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
-from anabranch.runtime.checkpoint import Checkpoint, Step, differences
+from anabranch.runtime.checkpoint import Asked, Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.spill import CleanUp
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
 
@@ -212,11 +211,11 @@ def requests_after(
 
 
 def carry_over(
-    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, placements: Sequence[Placement]
-) -> tuple[Step, list[Manifest]]:
+    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: Asked
+) -> tuple[Step, tuple[Manifest, ...]]:
     """A step and its manifests, made under a known plan, as another plan lists them.
 
-    `placements` are those that the other plan's operators are to have.
+    `asked` is what is wanted for the other plan's operators. What was on its way stays where it is.
     """
     ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
     sources = [entry["identity"] for entry in known["sources"]], [entry["identity"] for entry in plan["sources"]]
@@ -226,33 +225,38 @@ def carry_over(
     for name in ("received", "late", "rejected"):
         totals[name] = _listed(totals[name], *sources, 0)
     totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
+
+    def placed(placements: Sequence[Placement]) -> tuple[Placement, ...]:
+        # An operator that is new has no state, so it is wherever it is going to be.
+        pairs = zip(asked.placements, _listed(placements, *operators, None), strict=True)
+        return tuple(wanted if found is None else found for wanted, found in pairs)
+
     step = replace(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
-        # An operator that is new has no state, so it is wherever it is going to be.
-        placements=tuple(
-            now if placed is None else placed
-            for now, placed in zip(placements, _listed(last.placements, *operators, None), strict=True)
-        ),
+        placements=placed(last.placements),
         totals=totals,
-        clean_up=clean_up_under(last.clean_up, known, plan),
+        clean_up=under(last.clean_up, known, plan),
+        hold=under(last.hold, known, plan),
+        moving=(),
+        asked=Asked(last.asked.processors, placed(last.asked.placements)),
     )
-    return step, [
+    return step, tuple(
         Manifest(
             tuple(_listed(manifest.spines, *ports, Spine())),
             tuple(_listed(manifest.operators, *operators, OperatorState())),
         )
         for manifest in manifests
-    ]
+    )
 
 
-def clean_up_under(clean_up: Mapping[int, CleanUp], known: Json, plan: Json) -> dict[int, CleanUp]:
-    """What is to be cleaned up, by operator of a known plan, by operator of another."""
+def under(values: Mapping[int, Value], known: Json, plan: Json) -> dict[int, Value]:
+    """Values by operator of a known plan, by operator of another."""
     return {
-        plan["operators"].index(identity): clean_up[n]
+        plan["operators"].index(identity): values[n]
         for n, identity in enumerate(known["operators"])
-        if n in clean_up and identity in plan["operators"]
+        if n in values and identity in plan["operators"]
     }
 
 

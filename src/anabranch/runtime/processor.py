@@ -19,11 +19,9 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError, CorruptStateError
@@ -31,8 +29,9 @@ from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
 from anabranch.kernel.probe import blocks
 from anabranch.runtime.arrivals import Arrivals
+from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.report import Report, parse_parked, report_body
-from anabranch.runtime.tasks import ARROW, YIELDED, Goes, OperatorPlan, ProcessorPlan, StepTask
+from anabranch.runtime.tasks import Goes, OperatorPlan, ProcessorPlan, StepTask
 from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
@@ -50,7 +49,7 @@ from anabranch.state.spill import (
     spared,
     spilled_bytes,
 )
-from anabranch.state.spine import Slice, Spared, Spine, keep_alive, merge_segments
+from anabranch.state.spine import Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
@@ -61,20 +60,13 @@ MIN_MERGE_ROWS = 32_768
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
+# Who files belong to that are read ahead.
+NOBODY = -1
+
 NOTHING = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.array([], pa.int64())}))
 
 _cache = RunCache()
 _settled = False
-
-
-class Writer(Protocol):
-    """What results are written with, in one format or the other."""
-
-    def write_batch(self, batch: pa.RecordBatch) -> None:
-        """Write some rows."""
-
-    def close(self) -> None:
-        """Write what is left, and close the file."""
 
 
 def settle_worker() -> None:
@@ -106,7 +98,7 @@ def run_processor(
             write_file(path, encode_document(body))
         raise told from error
     finally:
-        attempt.close()
+        attempt.outlets.close()
 
 
 class _Attempt:
@@ -121,7 +113,7 @@ class _Attempt:
         self._files = 0
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
         self._cuts = _cache.cuts(Path(task.state), plan.groups)
-        self._writers: dict[int, Writer] = {}  # by outlet
+        self.outlets = Outlets(plan, task, self._report, self._name[-8:])
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
         self._produced: NDArray[np.int64] = np.zeros(plan.groups, dtype=np.int64)  # by the operator at work, by group
@@ -143,7 +135,9 @@ class _Attempt:
                 yielded = time.perf_counter()
                 yield results
                 waited += time.perf_counter() - yielded
-        self.close()
+        self.outlets.close()
+        for file in task.warm:
+            _cache.open(Path(task.state), file, NOBODY)
         waiting = sorted(port for port, delta in self._deltas.items() if port not in mine and len(delta))
         parked = {port: self._park(port) for port in waiting}
         listed = tuple(spine if port in mine else Spine() for port, spine in enumerate(spines))
@@ -159,7 +153,7 @@ class _Attempt:
         self, operator: OperatorPlan, spines: list[Spine], states: list[OperatorState]
     ) -> Iterator[pa.RecordBatch]:
         """All that an operator does in a step; its spines and its state are changed in place."""
-        state, settled = states[operator.number], self._settled(operator)
+        state, settled = self._hold_back(operator, states[operator.number]), self._settled(operator)
         had = [spines[port] for port in operator.ports]
         needed = spared(state, [self._plan.windows[port] for port in operator.ports])
         expired: list[Slice] = []
@@ -172,7 +166,9 @@ class _Attempt:
             found = present_groups(expired, self._plan.groups, self._cuts)
             state = replace(state, retired=found if state.retired is None else found | state.retired)
         self._produced = np.zeros(self._plan.groups, dtype=np.int64)
-        arrived = self._arrived_groups(operator)
+        arrived = self._arrived(operator)
+        touched = arrived > 0
+        self._report.worked += int(arrived.sum())
         yield from self._route(operator, self._results(operator, spines, state, settled))
         for nth, port in enumerate(operator.ports):
             spines[port] = self._insert(operator, nth, spines[port], settled, needed)
@@ -184,20 +180,15 @@ class _Attempt:
                 for some in self._in_turn(held[1], groups):
                     held = yield from self._clean_up(operator, held, some, settled, stays=stays)
                     if not stays:
-                        arrived |= some.mask()
+                        touched |= some.mask()
             for port, spine in zip(operator.ports, held[0], strict=True):
                 spines[port] = spine
             state = held[1]
         now = [spines[port] for port in operator.ports]
-        state = replace(state, statistics=self._count(state.statistics, had, now, arrived))
+        state = replace(state, statistics=self._count(state.statistics, had, now, arrived, touched))
         if operator.number not in self._plan.groupings:
             state = drop_expired(state, [self._task.purge[port] for port in operator.ports], self._cuts)
         states[operator.number] = state
-
-    def close(self) -> None:
-        """Close what results were written to."""
-        while self._writers:
-            self._writers.popitem()[1].close()
 
     def _settled(self, operator: OperatorPlan) -> Settled:
         groupings = self._plan.groupings
@@ -254,6 +245,28 @@ class _Attempt:
             if file is not None:
                 self._written[port] = file
 
+    def _hold_back(self, operator: OperatorPlan, state: OperatorState) -> OperatorState:
+        """Let rows of some groups wait, and let those come that have waited and need not any more."""
+        waits = self._task.hold.get(operator.number, GroupSet(self._plan.groups, 0))
+        if not waits and not state.held:
+            return state
+        goes_on, held = GroupSet.all(self._plan.groups) - waits, []
+        for nth, port in enumerate(operator.ports):
+            before = state.held[nth] if state.held else ()
+            kept = list(slices_of_groups(before, waits, self._cuts))
+            delta = self._deltas.get(port)
+            if delta is not None and len(delta):
+                waiting = waits.holds(delta.hashes)
+                if waiting.any():
+                    file = self._write(_rows_of(delta, waiting))
+                    kept.append(Slice(file, 0, file.rows))
+                    self._deltas[port] = _rows_of(delta, ~waiting)
+                    self._written.pop(port, None)
+            for piece in slices_of_groups(before, goes_on, self._cuts):
+                self._add_delta(port, self._read(port, piece))
+            held.append(tuple(kept))
+        return replace(state, held=tuple(held) if any(held) else ())
+
     def _results(
         self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, settled: Settled
     ) -> Iterator[pa.RecordBatch]:
@@ -278,7 +291,8 @@ class _Attempt:
 
     def _in_turn(self, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
         """Groups to be cleaned up, as many at a time as should be read at once."""
-        sizes = spilled_bytes(state.generations, self._plan.groups) + state.statistics.dense(self._plan.groups)[0]
+        count = self._plan.groups
+        sizes = spilled_bytes(state.generations, count) + state.statistics.dense(count).bytes
         numbers = groups.numbers()
         for first, last in blocks(sizes[numbers], CLEAN_UP_BYTES):
             yield GroupSet.of(self._plan.groups, numbers[first:last])
@@ -309,7 +323,7 @@ class _Attempt:
         now = self._reunited(operator, held[1], groups, rows, settled)
         if not stays:
             self._produced[groups.numbers()] = now.produced
-            self._produced -= held[1].statistics.dense(self._plan.groups)[1] * groups.mask()
+            self._produced -= held[1].statistics.dense(self._plan.groups).produced * groups.mask()
             return reunite(*held, now, self._cuts)
         self._produced[groups.numbers()] = 0
         since = settled.until if kernel.freezes else self._task.since[operator.number]
@@ -332,7 +346,7 @@ class _Attempt:
             merged = None if merged is None else operator.operator.keep(nth, merged, settled)
             file = None if merged is None else self._write(merged)
             slices.append(None if file is None else Slice(file, 0, file.rows))
-        produced = self._produced + state.statistics.dense(count)[1]
+        produced = self._produced + state.statistics.dense(count).produced
         for generation in state.generations:
             produced = produced + generation.dense(generation.produced)
         sizes = bytes_by_group((piece for piece in slices if piece is not None), count, self._cuts)
@@ -361,49 +375,40 @@ class _Attempt:
                 elif destination.goes is Goes.EXCHANGE:
                     yield self._outgoing(destination.number, picked)
                 else:
-                    self._report.results[destination.number] += len(picked)
-                    if self._plan.written[destination.number] == YIELDED:
-                        yield picked
-                    else:
-                        self._writer(destination.number, picked.schema).write_batch(picked)
+                    yield from self.outlets.give(destination.number, picked)
         for port, made in staying.items():
             self._add_delta(port, sort_rows(pa.Table.from_batches(made).combine_chunks()))
 
-    def _arrived_groups(self, operator: OperatorPlan) -> NDArray[np.bool_]:
-        """The groups of an operator that something has come for."""
-        found = np.zeros(self._plan.groups, dtype=bool)
+    def _arrived(self, operator: OperatorPlan) -> NDArray[np.int64]:
+        """How many rows have come for each group of an operator."""
+        found = np.zeros(self._plan.groups, dtype=np.int64)
         for port in operator.ports:
             if len(self._deltas.get(port, ())):
-                found |= group_counts(self._deltas[port].hashes, self._plan.groups) > 0
+                found += group_counts(self._deltas[port].hashes, self._plan.groups)
         return found
 
     def _count(
-        self, known: Statistics, had: list[Spine], spines: list[Spine], arrived: NDArray[np.bool_]
+        self,
+        known: Statistics,
+        had: list[Spine],
+        spines: list[Spine],
+        arrived: NDArray[np.int64],
+        touched: NDArray[np.bool_],
     ) -> Statistics:
-        """What is known of an operator's groups after the step."""
-        sizes, produced, recent, inserted = known.dense(self._plan.groups)
+        """What is known of an operator's groups after the step, given rows by group and the groups that got any."""
+        before = known.dense(self._plan.groups)
+        sizes = before.bytes
         if spines != had:
             listed = (piece for spine in spines for piece in spine.slices())
             sizes = bytes_by_group(listed, self._plan.groups, self._cuts)
-        inserted = np.where(arrived, self._task.now, inserted)
-        return Statistics.of(sizes, produced + self._produced, recent * DECAY + self._produced, inserted)
-
-    def _writer(self, outlet: int, schema: pa.Schema) -> Writer:
-        """Where what comes out of an outlet is written."""
-        if outlet not in self._writers:
-            folder, form = self._task.results[outlet], self._plan.written[outlet]
-            assert folder is not None, "what is written has a folder"
-            Path(folder).mkdir(parents=True, exist_ok=True)
-            suffix = "arrow" if form == ARROW else "parquet"
-            name = f"{self._task.processor:04d}-{self._name[-8:]}-{outlet}.{suffix}"
-            path = Path(folder) / name
-            self._report.result_files[outlet] = name
-            self._writers[outlet] = (
-                pa.ipc.new_stream(str(path), schema)
-                if form == ARROW
-                else pq.ParquetWriter(str(path), schema, compression=form)
-            )
-        return self._writers[outlet]
+        return Statistics(
+            before.groups,
+            sizes,
+            before.produced + self._produced,
+            before.recent * DECAY + self._produced,
+            np.where(touched, self._task.now, before.inserted),
+            before.arrived + arrived,
+        ).present()
 
     def _outgoing(self, tag: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Results of an operator in the schema that all of a round share in the exchange after it."""
@@ -458,6 +463,11 @@ class _Attempt:
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
+
+
+def _rows_of(segment: Segment, chosen: NDArray[np.bool_]) -> Segment:
+    """Some rows of a segment, in their order."""
+    return Segment.of(segment.rows.take(pa.array(np.flatnonzero(chosen))))
 
 
 def _by_since(state: OperatorState, groups: GroupSet) -> Iterator[tuple[int | None, GroupSet]]:

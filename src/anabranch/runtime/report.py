@@ -24,7 +24,8 @@ class Report:
     """What a processor counted in one step; per source, operator or outlet where it is a list.
 
     `results` and `result_files` are per outlet; `produced` and, of these, what was `owed`, per operator. `late_joined`
-    counts joined rows that came after what they would have changed was answered.
+    counts joined rows that came after what they would have changed was answered. `held` rows wait, `worked` counts
+    those that operators have worked on.
     """
 
     processor: int
@@ -45,12 +46,17 @@ class Report:
     owed: list[int] = field(default_factory=list)
     spilled_bytes: int = 0
     generations: int = 0
+    held_rows: int = 0
+    held_bytes: int = 0
+    worked: int = 0
 
     def look_at(self, manifest: Manifest) -> None:
         """Tell what state there is."""
         self.active_rows, self.active_bytes = manifest.rows, manifest.bytes
         self.spilled_bytes = manifest.spilled_bytes
         self.generations = sum(len(state.generations) for state in manifest.operators)
+        self.held_rows = sum(piece.rows for piece in manifest.held())
+        self.held_bytes = sum(piece.bytes for piece in manifest.held())
 
     @classmethod
     def empty(cls, processor: int, inputs: int, operators: int, outlets: int, number: int = 0) -> Report:
@@ -94,6 +100,9 @@ class Report:
             owed=_sums(self.owed, other.owed),
             spilled_bytes=self.spilled_bytes + other.spilled_bytes,
             generations=self.generations + other.generations,
+            held_rows=self.held_rows + other.held_rows,
+            held_bytes=self.held_bytes + other.held_bytes,
+            worked=self.worked + other.worked,
         )
 
 

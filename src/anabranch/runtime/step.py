@@ -13,36 +13,48 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-import anabranch.errors as errors
-from anabranch.errors import AnabranchError, CheckpointError
-from anabranch.kernel.delta import INPUT
+from anabranch.errors import CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.plan.explain import Measured
-from anabranch.plan.logical import Output, all_of
+from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import Thresholds
-from anabranch.runtime.adaptation import Adaptation, CleanedUp
+from anabranch.runtime.adaptation import Adaptation
 from anabranch.runtime.answers import Answers, evaluate
-from anabranch.runtime.checkpoint import Checkpoint, Extra, Step, check_batch
-from anabranch.runtime.diagnosis import failing_joined_row, full_disk_inside, is_of_the_data, unreadable_source
-from anabranch.runtime.outcome import NO_BATCH, StepResult, StepSettings, add_totals, publish, unpublish
-from anabranch.runtime.pack import joined_columns
-from anabranch.runtime.plans import carry_over, clean_up_under
+from anabranch.runtime.by_hand import ByHand
+from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
+from anabranch.runtime.cleaning import CleanedUp, Cleaning
+from anabranch.runtime.failure import explain_failure
+from anabranch.runtime.inventory import known_operators
+from anabranch.runtime.memory import Memory
+from anabranch.runtime.outcome import (
+    NO_BATCH,
+    StepResult,
+    StepSettings,
+    Todo,
+    add_totals,
+    latest,
+    name_reports,
+    publish,
+    unpublish,
+)
+from anabranch.runtime.plans import under
 from anabranch.runtime.prepare import Plan
 from anabranch.runtime.processors import Found, Processors, collect_reports
-from anabranch.runtime.relist import list_anew
-from anabranch.runtime.report import Report, combine, report_body
+from anabranch.runtime.report import Report, combine
+from anabranch.runtime.standing import Standing
+from anabranch.runtime.tally import Tally
 from anabranch.runtime.tasks import StepTask
 from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-from anabranch.state.store import encode_document, read_document, write_file
 
 # Rows per Arrow batch on the way to a processor. Spark's limit by bytes measures the batch at every row, which costs
 # more than writing it; a smaller number of rows where they can be wide keeps a batch below Arrow's 2 GiB instead.
@@ -50,8 +62,7 @@ NARROW_ROWS = 65_536
 WIDE_ROWS = 4_096
 NO_BYTE_LIMIT = (1 << 31) - 1
 
-# A batch is quiet if it brings less than this share of what batches bring on average.
-QUIET = 0.25
+ASKED = "it was asked for"
 
 
 class ClosedError(Exception):
@@ -83,35 +94,31 @@ class StepRunner:
         self._events = events
         self._sources = len(layout.inputs)
         self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
+        self._owners = [n for n, _ in plan.network.ports]
+        operators, groups = known_operators(plan.network, layout), layout.processor.groups
+        self._memory = Memory(settings.memory)
+        self._cleaning = Cleaning(operators, groups, self._memory, events)
         self._adaptation = Adaptation(
-            plan.network, layout.processor, checkpoint.state, settings.memory, settings.policies, events
+            operators, groups, self._owners, checkpoint.state, self._memory, settings.policies, events
         )
         self._wanted: int | None = None  # up to which step somebody waits for clean-up of what was spilled
-        self._reason = "the batch before was quiet"  # why what is cleaned up is
         self.failure: BaseException | None = None
         self._broken: BaseException | None = None  # by what, between two batches
         self._results = results
-        self._steps = 0  # that this runner has made
-        self._batches = 0  # of these, with a batch
+        self._tally = Tally(self._sources, layout.processor.operators)
         self.when_started: list[Callable[[], None]] = []
         self._lock = threading.Lock()
         self._closed = False
         self._thread: int | None = None
         self._session_ready = False
-        self._last = checkpoint.last_step()
         empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
-        self._manifests = [empty] * settings.processors
-        self._retained: dict[int, list[Manifest]] = {}
-        self._owners = [n for n, _ in plan.network.ports]
-        self._processors = Processors(layout, self._plan, self._owners, settings.processors)
-        self._seconds = 0.0
-        self._received = [0] * self._sources
-        self._produced = [0] * layout.processor.operators
+        self._standing = Standing(checkpoint, Asked(settings.processors, layout.placements), empty)
+        self._processors = Processors(layout, self._plan, self._owners)
         self._times = Times(plan.network, layout)
         self._now = StepTimes(Thresholds((), ()), (), ())
-        self._cleaning: dict[int, CleanUp] = {}
-        if self._last is not None:
-            self._resume(self._last)
+        self._todo = Todo()
+        self._standing.resume(self._adaptation.relocator, events)
+        self.by_hand = ByHand(self._standing, self._adaptation, operators, self._memory, settings.whole, self._lock)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
@@ -130,6 +137,14 @@ class StepRunner:
                 raise
 
     @property
+    def _last(self) -> Step | None:
+        return self._standing.last
+
+    @property
+    def _manifests(self) -> tuple[Manifest, ...]:
+        return self._standing.distribution.manifests
+
+    @property
     def is_mine(self) -> bool:
         """Whether the thread that asks is the one that makes a step right now."""
         return self._lock.locked() and self._thread == threading.get_ident()
@@ -141,17 +156,28 @@ class StepRunner:
 
     def measured(self) -> Measured | None:
         """What this run has done so far, operator by operator; None before its first step."""
-        if not self._steps:
-            return None
-        spines = zip(*(manifest.spines for manifest in self._manifests), strict=True)
-        state = tuple((sum(s.rows for s in port), sum(s.bytes for s in port)) for port in spines)
-        return Measured(self._seconds, tuple(self._received), tuple(self._produced), state)
+        return self._tally.measured(self._manifests)
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """Where each operator is."""
+        return self._standing.distribution.placements
+
+    @property
+    def processors(self) -> int:
+        """How many processors there are."""
+        return self._standing.distribution.processors
+
+    @property
+    def idle(self) -> float:
+        """For how many seconds no step has been made."""
+        return 0.0 if self._lock.locked() else self._tally.idle
 
     @property
     def answers_at_the_end(self) -> bool:
         """Whether there may be rows whose answer waits until nothing older can come, or until clean-up."""
-        spilled = any(state.generations for manifest in self._manifests for state in manifest.operators)
-        return self._layout.groupings > 0 or bool(self._settings.policies) or spilled
+        behind = any(state.generations or state.held for manifest in self._manifests for state in manifest.operators)
+        return self._layout.groupings > 0 or bool(self._settings.policies) or behind
 
     @property
     def owes(self) -> bool:
@@ -159,13 +185,13 @@ class StepRunner:
         return self._owes(None)
 
     def _owes(self, spilled_by: int | None) -> bool:
-        return self._last is not None and self._adaptation.owes(self._manifests, self._last.settled, spilled_by)
+        return self._last is not None and self._cleaning.owes(self._manifests, self._last.settled, spilled_by)
 
     @property
     def owing_groups(self) -> int:
         """How many partition groups owe results, all processors and operators together."""
         settled = self._last.settled if self._last else ()
-        return sum(groups for groups, _ in self._adaptation.debts(self._manifests, settled))
+        return sum(groups for groups, _ in self._cleaning.debts(self._manifests, settled))
 
     def end(self, packed: DataFrame) -> None:
         """Take the input for ended: deliver what is owed, and answer all rows that wait. `packed` has no rows.
@@ -178,14 +204,14 @@ class StepRunner:
             last = self._last
             if last is None or self._checkpoint.has_planned(last.batch_id):
                 return
-            self._clean_up_all(packed)
+            self._settle_all(packed)
             # What groups answer now may be rows of other groups, which are answered in the step after.
             while self._times.waiting(self._last):
                 before = self._last.settled if self._last is not None else ()
-                self._extra(packed, ending=True, clean_up=self._adaptation.everything_frozen(self._manifests))
+                self._extra(packed, ending=True, clean_up=self._cleaning.everything_frozen(self._manifests))
                 if self._last is not None and self._last.settled == before:
                     raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
-                self._clean_up_all(packed)
+                self._settle_all(packed)
 
     @property
     def last_number(self) -> int:
@@ -202,8 +228,8 @@ class StepRunner:
             last = self._last
             self._wanted = spilled_by if self._owes(spilled_by) else None
             if self._wanted is not None and last is not None and not self._checkpoint.has_planned(last.batch_id):
-                self._reason = "it was asked for"
-                self._extra(packed, ending=False, clean_up=self._choose(back=True, spilled_by=spilled_by))
+                chosen = self._choose(ASKED, back=True, spilled_by=spilled_by)
+                self._extra(packed, ending=False, clean_up=chosen)
                 self._wanted = spilled_by if self._owes(spilled_by) else None
             return self._wanted is not None
 
@@ -229,20 +255,36 @@ class StepRunner:
     def _go_on_with_announced(self, packed: DataFrame) -> None:
         extra = self._checkpoint.announced(self._last)
         if extra is not None:
-            self._reason = "that was under way when the run was stopped"
             now = self._checkpoint.plan(self._checkpoint.plan_number)
-            clean_up = clean_up_under(extra.clean_up, self._checkpoint.plan(extra.plan), now)
+            clean_up = under(extra.clean_up, self._checkpoint.plan(extra.plan), now)
             self._extra(packed, ending=extra.ending, clean_up=clean_up)
 
-    def _clean_up_all(self, packed: DataFrame) -> None:
-        """Deliver all that is owed. What was spilled stays where it is: no row is coming that could meet it."""
-        self._reason = "the input has ended"
-        while self.owes:
-            self._extra(packed, ending=False, clean_up=self._choose(back=False))
+    def _settle_all(self, packed: DataFrame) -> None:
+        """Let all rows go on that were held back, and deliver all that is owed.
 
-    def _choose(self, *, back: bool, spilled_by: int | None = None) -> dict[int, CleanUp]:
+        What was spilled stays where it is: no row is coming that could meet it.
+        """
+        while self.holds_back:
+            self._extra(packed, ending=False, clean_up={})
+        while self.owes:
+            self._extra(packed, ending=False, clean_up=self._choose("the input has ended", back=False))
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether rows wait, or groups are on their way."""
+        return bool(self._standing.distribution.moving) or any(True for m in self._manifests for _ in m.held())
+
+    def let_go_on(self, packed: DataFrame) -> bool:
+        """If no batch is coming, let rows go on that were held back; whether any still wait. `packed` has no rows."""
+        with self._lock, self._explained(packed):
+            last = self._last
+            if self.holds_back and last is not None and not self._checkpoint.has_planned(last.batch_id):
+                self._extra(packed, ending=False, clean_up={})
+            return self.holds_back
+
+    def _choose(self, reason: str, *, back: bool, spilled_by: int | None = None) -> dict[int, CleanUp]:
         settled = self._last.settled if self._last else ()
-        return self._adaptation.choose(self._manifests, settled, quiet=False, back=back, spilled_by=spilled_by)
+        return self._cleaning.choose(self._manifests, settled, reason, back=back, spilled_by=spilled_by)
 
     def _extra(self, packed: DataFrame, *, ending: bool, clean_up: dict[int, CleanUp]) -> None:
         """A step without a batch."""
@@ -286,19 +328,17 @@ class StepRunner:
         """One step, with a batch of Spark's or without one."""
         number = self._last.number + 1 if self._last else 1
         started = time.perf_counter()
-        if extra is not None:
-            self._cleaning = extra.clean_up
-        else:
-            self._cleaning = self._last.clean_up if self._last else {}
-        frontiers = self._adaptation.frontiers(self._manifests)
-        self._now = self._times.of_step(self._last, frontiers, ending=extra is not None and extra.ending)
+        self._todo = Todo.of(self._last, extra)
+        behind = self._cleaning.behind(self._manifests)
+        self._now = self._times.of_step(self._last, behind, ending=extra is not None and extra.ending)
+        self._processors.place(self._standing.distribution.placements)
         directory = self._checkpoint.prepare_step(number)
         kind = _kind(extra)
         failpoint(f"{kind}.before_sink")
         found = self._deliver(packed, number, self._sink_id(batch_id, extra), directory)
         failpoint(f"{kind}.after_sink")
-        self._commit(number, batch_id, found, directory, extra)
-        self._seconds += time.perf_counter() - started
+        self._commit(number, batch_id, found, directory, extra, started)
+        self._tally.took(time.perf_counter() - started)
 
     def _sink_id(self, batch_id: int, extra: Extra | None) -> int:
         """Under which id the sink gets a batch: Spark's, unless there were steps without a batch before."""
@@ -310,11 +350,12 @@ class StepRunner:
         processed = self._yielded(packed, number, directory, folders)[-1]
 
         def complete(processed: DataFrame) -> list[Report]:
-            if self._processors.expected - collect_reports(directory).keys():
+            expected = self._processors.expected(len(self._manifests))
+            if expected - collect_reports(directory).keys():
                 # Not what the sink was given: Spark leaves the processors out where its condition can never be true.
                 evaluate(processed)
             found = collect_reports(directory)
-            missing = sorted({processor for _, processor in self._processors.expected - found.keys()})
+            missing = sorted({processor for _, processor in expected - found.keys()})
             if missing:
                 told = f"processors {missing} left no report for step {number}; the step is not committed"
                 raise CheckpointError(told)
@@ -328,6 +369,7 @@ class StepRunner:
     ) -> list[DataFrame]:
         """What the processors yield in each round."""
         now = time.time()
+        warm = self._adaptation.relocator.to_warm(self._standing.distribution)
         tasks = [
             StepTask(
                 state=str(self._checkpoint.state),
@@ -340,69 +382,82 @@ class StepRunner:
                 purge=self._now.limits.purge,
                 settled=self._now.settled,
                 since=self._now.since,
-                clean_up=self._cleaning,
+                clean_up=self._todo.clean_up,
+                hold=self._todo.hold,
                 now=now,
+                warm=warm.get(p, ()),
             )
             for p, manifest in enumerate(self._manifests)
         ]
         return self._processors.yielded(packed, tasks, self._answers.yielded)
 
-    def _commit(self, number: int, batch_id: int, found: Found, directory: Path, extra: Extra | None) -> None:
+    def _commit(
+        self, number: int, batch_id: int, found: Found, directory: Path, extra: Extra | None, started: float
+    ) -> None:
         combined = combine((report, manifest) for _, report, manifest in found.values())
         reports, manifests = [report for report, _ in combined], [manifest for _, manifest in combined]
         output_rows = dict(self._answers.rows)
         tag, sink_id = self._checkpoint.tag, self._sink_id(batch_id, extra)
-        if not self._steps:
+        if not self._tally.steps:
             unpublish(self._settings, tag, sink_id)
         publish(reports, self._settings, tag, sink_id, directory)
         newest = self._last.newest if self._last else (None,) * self._sources
-        seen = [
-            max((t for t in (newest[i], *(r.newest[i] for r in reports)) if t is not None), default=None)
-            for i in range(self._sources)
-        ]
+        seen = latest([newest, *(report.newest for report in reports)])
         settled = self._now.limits.settled
-        since = self._times.since(seen, settled, self._adaptation.frontiers(manifests))
-        adapted, changed = self._adaptation.adapt(number, manifests, since)
-        for p in changed:
-            reports[p].look_at(adapted[p])
+        since = self._times.since(seen, settled, self._cleaning.behind(manifests))
+        found_now = replace(self._standing.distribution, manifests=tuple(manifests))
+        adapted = self._adaptation.adapt(number, found_now, since, reports)
+        after = adapted.distribution
+        for p in adapted.changed:
+            reports[p].look_at(after.manifests[p])
         step = self._checkpoint.next_step(
             self._last,
             batch_id=batch_id,
-            processors=self._settings.processors,
-            placements=self._layout.placements,
-            reports=_name_reports(number, found, {p: (reports[p], adapted[p]) for p in changed}, directory),
+            processors=after.processors,
+            placements=after.placements,
+            reports=name_reports(
+                number, found, {p: (reports[p], after.manifests[p]) for p in adapted.changed}, directory
+            ),
             newest=tuple(seen),
             totals=add_totals(self._last.totals if self._last else {}, reports, output_rows),
             plan=self._checkpoint.plan_number,
             settled=settled,
             extra=(self._last.extra if self._last else 0) + (extra is not None),
-            clean_up=self._clean_up_next(reports, adapted, settled) if extra is None else {},
+            clean_up=self._clean_up_next(reports, after.manifests, settled) if extra is None else {},
+            hold=adapted.hold,
+            moving=after.moving,
+            asked=self._standing.asked,
         )
         kind = _kind(extra)
         failpoint(f"{kind}.before_commit")
         self._checkpoint.commit(step)
         failpoint(f"{kind}.after_commit")
-        before, self._manifests, self._last = self._manifests, adapted, step
-        for report in reports:
-            self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
-            self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
-        self._steps += 1
-        self._batches += extra is None
-        self._adaptation.tell(self._manifests)
+        before = self._manifests
+        self._standing.advance(step, after)
+        self._tally.add(reports, has_batch=extra is None)
+        self._adaptation.tell(adapted)
         rows = -1 if -1 in output_rows.values() else sum(output_rows.values())
         only = extra is not None and not extra.ending
-        done = CleanedUp(self._cleaning, self._reason, rows if only else None)
-        self._adaptation.tell_cleaned_up(done, reports, before)
-        self._remember(number)
+        done = CleanedUp(self._todo.clean_up, rows if only else None)
+        self._cleaning.tell_cleaned_up(done, reports, before)
         told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
-        debts = tuple(self._adaptation.debts(self._manifests, settled))
+        debts = tuple(self._cleaning.debts(self._manifests, settled))
         groups = tuple(self._adaptation.groups(manifest) for manifest in self._manifests)
         if self._results:
             self._results.append(self._results.pop().without_groups())
         self._results.append(
             StepResult(
-                told, number, tuple(reports), output_rows, labels, step.newest, step.totals, debts=debts, groups=groups
+                told,
+                number,
+                tuple(reports),
+                output_rows,
+                labels,
+                step.newest,
+                step.totals,
+                debts,
+                groups,
+                time.perf_counter() - started,
             )
         )
         if extra is not None and extra.ending:
@@ -410,85 +465,29 @@ class StepRunner:
             self._events.add("end", f"the input has ended: {shown}", results=rows)
 
     def _clean_up_next(
-        self, reports: list[Report], manifests: list[Manifest], settled: Sequence[int | None]
+        self, reports: list[Report], manifests: Sequence[Manifest], settled: Sequence[int | None]
     ) -> dict[int, CleanUp]:
-        """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet."""
-        rows = sum(sum(report.received) for report in reports)
-        usual = sum(self._received) / max(self._batches, 1)
-        quiet = bool(self._batches) and rows < QUIET * usual
-        asked = self._wanted is not None
-        if not (asked or quiet) or not self._adaptation.owes(manifests, settled, self._wanted):
-            return {}
-        self._reason = "it was asked for" if asked else "the batch before was quiet"
-        return self._adaptation.choose(manifests, settled, quiet=not asked, back=True, spilled_by=self._wanted)
-
-    def _remember(self, number: int) -> None:
-        self._retained[number] = self._manifests
-        for old in sorted(self._retained)[:-2]:
-            del self._retained[old]
-        self._checkpoint.remove_unreferenced(self._retained)
-
-    def _resume(self, last: Step) -> None:
-        checkpoint = self._checkpoint
-        manifests = [manifest for _, manifest in checkpoint.reports_of(last)]
-        self._retained[last.number] = manifests
-        for number in checkpoint.steps()[-2:-1]:
-            self._retained[number] = [m for _, m in checkpoint.reports_of(checkpoint.read_step(number))]
-        self._last, self._manifests = last, manifests
-        if last.plan != checkpoint.plan_number:
-            known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            self._last, self._manifests = carry_over(last, manifests, known, now, self._layout.placements)
-        processors, placements = self._settings.processors, self._layout.placements
-        if (self._last.processors, self._last.placements) != (processors, placements):
-            listed = list_anew(checkpoint, self._last, self._manifests, processors, placements, self._owners)
-            self._last, self._manifests = listed
-            self._retained[self._last.number] = self._manifests
-            same = "the same, placed otherwise" if last.processors == processors else str(processors)
-            self._events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
-        checkpoint.remove_unreferenced(self._retained)
+        """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet, and
+        groups of groupings in turn."""
+        quiet, asked = self._tally.is_quiet(reports), self._wanted is not None
+        chosen: dict[int, CleanUp] = {}
+        if (asked or quiet) and self._cleaning.owes(manifests, settled, self._wanted):
+            reason = ASKED if asked else "the batch before was quiet"
+            wanted = self._wanted
+            chosen = self._cleaning.choose(manifests, settled, reason, quiet=not asked, back=True, spilled_by=wanted)
+        return self._cleaning.rotate(manifests, settled, chosen)
 
     def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:
-        """The processor's own word on what went wrong, if it left one, or else what can be found out about it."""
-        if isinstance(error, AnabranchError):
-            return error
-        number = self._last.number + 1 if self._last else 1
+        number = self.last_number + 1
         directory = self._checkpoint.reports(number)
-        for path in sorted(directory.glob("failed-*.json")):
-            body = read_document(path)
-            kind = getattr(errors, body["error"], AnabranchError)
-            explained: AnabranchError = kind(body["message"])
-            return explained
-        told = full_disk_inside(error) or unreadable_source(error)
-        if told is None and is_of_the_data(error):
-            told = self._explain_joined_row(error, packed, number, directory)
-        return told or error
 
-    def _explain_joined_row(
-        self, error: BaseException, packed: DataFrame, number: int, directory: Path
-    ) -> AnabranchError | None:
-        elsewhere = (directory / "again",) * len(self._layout.outlets)
-        yielded = self._yielded(packed, number, directory, elsewhere)
-        for exchange, rows in zip(self._layout.exchanges, yielded, strict=False):
-            for lane in exchange.lanes:
-                joined = rows.where(f"{INPUT} = {lane.tag}").selectExpr(*joined_columns(lane))
-                computed = [Output(f"{n}", text) for n, (_, text) in enumerate(lane.computed, start=1)]
-                told = failing_joined_row(all_of(lane.conditions), computed, joined, error)
-                if told is not None:
-                    return told
-        return self._answers.failing_row(error)
+        def again() -> list[DataFrame]:
+            elsewhere = (directory / "again",) * len(self._layout.outlets)
+            return self._yielded(packed, number, directory, elsewhere)
+
+        return explain_failure(error, directory, self._layout, self._answers, again)
 
 
 def _kind(extra: Extra | None) -> str:
     """What a step is called at failpoints."""
     return "step" if extra is None else "end" if extra.ending else "clean-up"
-
-
-def _name_reports(
-    number: int, found: Found, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
-) -> tuple[str, ...]:
-    """The reports that a step consists of; those of processors whose state was adapted are written anew."""
-    names = [name for name, report, _ in found.values() if report.processor not in adapted]
-    for p, (report, manifest) in adapted.items():
-        names.append(f"{number:010d}-{p:04d}-adapted.json")
-        write_file(directory / names[-1], encode_document(report_body(report, manifest)))
-    return tuple(sorted(names))

@@ -11,6 +11,8 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused, columns_of, evaluate, select
 from anabranch.kernel.operator import Settled, StatefulOperator
+from anabranch.state.groups import GroupSet
+from anabranch.state.run import RunFile
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json
 
@@ -130,8 +132,8 @@ class StepTask:
     """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
 
     `results` are the folders for what is written, per outlet. `manifest` is JSON, to travel lightly. `clean_up` says
-    what to clean up, by operator; `since` is per operator: no result of later rows is older. `now` is the driver's
-    time.
+    what to clean up, by operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result
+    of later rows is older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come.
     """
 
     state: str
@@ -145,4 +147,6 @@ class StepTask:
     settled: tuple[Settled, ...]
     since: tuple[int | None, ...]
     clean_up: dict[int, CleanUp]
+    hold: dict[int, GroupSet]
     now: float
+    warm: tuple[RunFile, ...] = ()

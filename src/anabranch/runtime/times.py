@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.kernel.operator import Settled
 from anabranch.plan.network import Network
-from anabranch.plan.watermark import Thresholds, below, ended, frontier, is_answered, thresholds
+from anabranch.plan.watermark import Thresholds, below, earlier, ended, frontier, is_answered, thresholds
 from anabranch.runtime.checkpoint import Step
 from anabranch.runtime.layout import Layout
 
-# By operator that owes results, the time that none of them is older than.
-Frontiers = Mapping[int, int | None]
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What is behind the watermarks, by operator: `owed` results and `held` rows, none of them older than a time."""
+
+    owed: Mapping[int, int | None] = field(default_factory=dict)
+    held: Mapping[int, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,22 +37,22 @@ class Times:
         self._network = network
         self._layout = layout
 
-    def of_step(self, last: Step | None, frontiers: Frontiers, *, ending: bool) -> StepTimes:
+    def of_step(self, last: Step | None, behind: Behind, *, ending: bool) -> StepTimes:
         """What holds in the step after the last one; it may take the input for ended."""
         newest = last.newest if last else (None,) * len(self._layout.inputs)
         before = last.settled if last else (None,) * self._layout.groupings
-        limits = self._thresholds(newest, before, frontiers)
+        limits = self._thresholds(newest, before, behind)
         if ending and last is not None:
             limits = replace(limits, settled=ended(self._layout.ports, self._layout.fed, self._ends(last), before))
         pairs = zip(before, limits.settled, strict=True)
         settled = tuple(Settled(then, now) for then, now in pairs)
-        return StepTimes(limits, settled, self._since(limits, frontiers))
+        return StepTimes(limits, settled, self._since(limits, behind))
 
     def since(
-        self, newest: Sequence[int | None], settled: Sequence[int | None], frontiers: Frontiers
+        self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind
     ) -> tuple[int | None, ...]:
         """Per operator, what results of rows that come after a step cannot be older than."""
-        return self._since(replace(self._thresholds(newest, settled, frontiers), settled=tuple(settled)), frontiers)
+        return self._since(replace(self._thresholds(newest, settled, behind), settled=tuple(settled)), behind)
 
     def waiting(self, last: Step | None) -> bool:
         """Whether rows wait for the end of the input."""
@@ -64,13 +69,11 @@ class Times:
                 ends[port.grouping] = max(seen) + 1 if seen else None
         return ends
 
-    def _thresholds(
-        self, newest: Sequence[int | None], settled: Sequence[int | None], frontiers: Frontiers
-    ) -> Thresholds:
+    def _thresholds(self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind) -> Thresholds:
         layout = self._layout
-        return thresholds(layout.sources, layout.ports, newest, settled, layout.fed, frontiers)
+        return thresholds(layout.sources, layout.ports, newest, settled, layout.fed, behind.owed, behind.held)
 
-    def _since(self, limits: Thresholds, frontiers: Frontiers) -> tuple[int | None, ...]:
+    def _since(self, limits: Thresholds, behind: Behind) -> tuple[int | None, ...]:
         network, groupings = self._network, self._layout.processor.groupings
         found = []
         for n in range(len(network.operators)):
@@ -79,5 +82,7 @@ class Times:
             if n in groupings:
                 found.append(limits.settled[groupings.index(n)])
             else:
-                found.append(frontier(inside, lower, limits.marks, frontiers))
+                owed = {m: time for m, time in behind.owed.items() if m in lower}
+                held = {m: time for m, time in behind.held.items() if m in lower or m == n}
+                found.append(frontier(inside, (*lower, n), limits.marks, earlier(owed, held)))
         return tuple(found)

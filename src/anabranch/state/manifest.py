@@ -8,39 +8,45 @@ adaptation of state is an edit made in one place.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, zip_longest
 
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Cuts, Merge, Only, Slice, Spine
+from anabranch.state.spine import Cuts, Merge, Only, Slice, Spine, slices_of_groups
 from anabranch.state.statistics import Statistics
 from anabranch.state.store import Json
+
+# Rows that are held back, per port.
+Held = tuple[tuple[Slice, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What an operator has beside the active state at its ports: spilled generations, oldest first, statistics, and the
-    groups that have retired rows, None if there are none."""
+    """What an operator has beside the active state at its ports: spilled generations, oldest first, statistics, the
+    groups that have retired rows, None if there are none, and rows that are held back before they come to it."""
 
     generations: tuple[Generation, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     retired: GroupSet | None = None
+    held: Held = ()
 
     def union(self, other: OperatorState) -> OperatorState:
         """What both have."""
         generations = sorted(self.generations + other.generations, key=lambda generation: generation.step)
         retired = self.retired | other.retired if self.retired and other.retired else self.retired or other.retired
-        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired)
+        held = tuple(a + b for a, b in zip_longest(self.held, other.held, fillvalue=()))
+        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired, held)
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> OperatorState:
         """What belongs to some groups."""
         parts = (generation.of_groups(groups, cuts) for generation in self.generations)
         retired = self.retired & groups if self.retired else None
         kept = tuple(part for part in parts if part.groups)
-        return OperatorState(kept, self.statistics.of_groups(groups), retired or None)
+        held = held_of_groups(self.held, groups, cuts)
+        return OperatorState(kept, self.statistics.of_groups(groups), retired or None, held)
 
     def owing(self) -> GroupSet | None:
         """The groups that have several generations, the active one included; None if nothing is spilled."""
@@ -54,6 +60,12 @@ class OperatorState:
             twice |= once & groups
             once |= groups
         return twice & spilled
+
+
+def held_of_groups(held: Held, groups: GroupSet, cuts: Cuts) -> Held:
+    """What of the rows that are held back belongs to some groups; nothing at all if there are none."""
+    found = tuple(slices_of_groups(slices, groups, cuts) for slices in held)
+    return found if any(found) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +92,13 @@ class Manifest:
             for generation in operator.generations:
                 yield from (piece for slices in generation.ports for piece in slices)
 
+    def held(self) -> Iterator[Slice]:
+        """Rows that are held back."""
+        return (piece for operator in self.operators for slices in operator.held for piece in slices)
+
     def files(self) -> dict[str, RunFile]:
         """Every file that the manifest refers to, by name."""
-        return {piece.file.name: piece.file for piece in itertools.chain(self.active(), self.spilled())}
+        return {piece.file.name: piece.file for piece in chain(self.active(), self.spilled(), self.held())}
 
     @property
     def rows(self) -> int:
@@ -145,6 +161,7 @@ class Manifest:
                 ],
                 "statistics": operator.statistics.to_json(),
                 "retired": None if operator.retired is None else writer.group_set(operator.retired),
+                "held": [writer.slices(slices) for slices in operator.held],
             }
             for operator in self.operators
         ]
@@ -194,6 +211,7 @@ class Manifest:
                 ),
                 Statistics.from_json(entry["statistics"]),
                 None if entry["retired"] is None else sets[entry["retired"]],
+                tuple(slices(port) for port in entry["held"]),
             )
             for entry in data["operators"]
         )

@@ -28,19 +28,22 @@ Held = tuple[list[Spine], OperatorState]
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """The groups of an operator that are to be cleaned up, and those of them that are to be active afterwards."""
+    """The groups of an operator that are to be cleaned up, those of them that are to be active afterwards, and why."""
 
     groups: GroupSet
     back: GroupSet
+    reason: str = ""
 
     def to_json(self) -> Json:
         """As stored."""
-        return {"count": self.groups.count, "groups": self.groups.to_text(), "back": self.back.to_text()}
+        texts = {"groups": self.groups.to_text(), "back": self.back.to_text()}
+        return {"count": self.groups.count, **texts, "reason": self.reason}
 
     @classmethod
     def from_json(cls, data: Json) -> CleanUp:
         """The inverse of `to_json`."""
-        return cls(*(GroupSet.from_text(data["count"], data[name]) for name in ("groups", "back")))
+        groups, back = (GroupSet.from_text(data["count"], data[name]) for name in ("groups", "back"))
+        return cls(groups, back, data["reason"])
 
 
 def spill(
@@ -53,9 +56,14 @@ def spill(
     if not groups:
         return list(spines), state
     rest, numbers = GroupSet.all(groups.count) - groups, groups.numbers()
-    produced = state.statistics.dense(groups.count)[1][numbers]
+    produced = state.statistics.dense(groups.count).produced[numbers]
     generation = Generation(step, groups, since, ports, tuple(sizes[numbers].tolist()), tuple(produced.tolist()))
-    after = OperatorState((*state.generations, generation), state.statistics.of_groups(rest), _without(state, groups))
+    after = replace(
+        state,
+        generations=(*state.generations, generation),
+        statistics=state.statistics.of_groups(rest),
+        retired=_without(state, groups),
+    )
     return [spine.of_groups(rest, cuts) for spine in spines], after
 
 
@@ -102,7 +110,12 @@ def _leave(spines: Sequence[Spine], state: OperatorState, groups: GroupSet, cuts
     """The state without some groups."""
     rest = GroupSet.all(groups.count) - groups
     generations = [part for g in state.generations if (part := g.of_groups(rest, cuts)).groups]
-    kept = OperatorState(tuple(generations), state.statistics.of_groups(rest), _without(state, groups))
+    kept = replace(
+        state,
+        generations=tuple(generations),
+        statistics=state.statistics.of_groups(rest),
+        retired=_without(state, groups),
+    )
     return [spine.of_groups(rest, cuts) for spine in spines], kept
 
 
@@ -164,6 +177,15 @@ def spared(state: OperatorState, windows: Sequence[int | None]) -> Spared | None
 def present_groups(slices: Iterable[Slice], count: int, cuts: Cuts) -> GroupSet:
     """The groups that have rows in some slices."""
     return GroupSet.of(count, np.flatnonzero(bytes_by_group(slices, count, cuts)))
+
+
+def rows_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[np.int64]:
+    """How many rows of some slices each group has."""
+    found = np.zeros(count, dtype=np.int64)
+    for piece in slices:
+        rows = np.diff(cuts(piece.file).clip(piece.start, piece.stop))
+        found += rows if piece.groups is None else rows * piece.groups.mask()
+    return found
 
 
 def bytes_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[np.int64]:

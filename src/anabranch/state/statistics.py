@@ -1,4 +1,4 @@
-"""What is known of the partition groups of an operator: size, results and last insert, as vectors (SPEC section 1).
+"""What is known of the partition groups of an operator, as vectors: size, results, last insert, rows (SPEC section 1).
 
 Productivity is Ps/Po, size over output: large means unproductive. Po is counted since the group began to be active; the
 past may not predict (paper 1, footnote 5), so it is also kept with old results counting less: `recent` is multiplied by
@@ -20,9 +20,6 @@ from anabranch.state.store import Json
 DECAY = 0.9
 
 
-Dense = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
-
-
 def _integers() -> NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
 
@@ -33,25 +30,20 @@ def _floats() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Of the groups that have any, ascending: active bytes, results, recent results and the time of the last insert."""
+    """Of the groups that have any, ascending: active bytes, results, recent results, the time of the last insert, and
+    how many rows have arrived."""
 
     groups: NDArray[np.int64] = field(default_factory=_integers)
     bytes: NDArray[np.int64] = field(default_factory=_integers)
     produced: NDArray[np.int64] = field(default_factory=_integers)
     recent: NDArray[np.float64] = field(default_factory=_floats)
     inserted: NDArray[np.float64] = field(default_factory=_floats)
+    arrived: NDArray[np.int64] = field(default_factory=_integers)
 
-    @classmethod
-    def of(
-        cls,
-        sizes: NDArray[np.int64],
-        produced: NDArray[np.int64],
-        recent: NDArray[np.float64],
-        inserted: NDArray[np.float64],
-    ) -> Statistics:
-        """Out of vectors over all groups."""
-        groups = np.flatnonzero((sizes > 0) | (produced > 0) | (inserted > 0))
-        return cls(groups, sizes[groups], produced[groups], recent[groups], inserted[groups])
+    def present(self) -> Statistics:
+        """Of those groups only that have anything to tell."""
+        found = np.flatnonzero((self.bytes > 0) | (self.produced > 0) | (self.inserted > 0))
+        return Statistics(*(vector[found] for vector in self._vectors))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Statistics) and self.to_json() == other.to_json()
@@ -59,15 +51,15 @@ class Statistics:
     def __hash__(self) -> int:
         return hash(self.groups.tobytes())
 
-    def dense(self, count: int) -> Dense:
-        """Bytes, results, recent results and last inserts over all groups."""
+    def dense(self, count: int) -> Statistics:
+        """Over all groups: what is not known is 0."""
 
         def spread(values: NDArray[Any]) -> NDArray[Any]:
             everywhere = np.zeros(count, dtype=values.dtype)
             everywhere[self.groups] = values
             return everywhere
 
-        return spread(self.bytes), spread(self.produced), spread(self.recent), spread(self.inserted)
+        return Statistics(np.arange(count), *map(spread, self._vectors[1:]))
 
     def union(self, other: Statistics) -> Statistics:
         """Of both, which have no group in common."""
@@ -83,7 +75,7 @@ class Statistics:
 
     @property
     def _vectors(self) -> tuple[NDArray[Any], ...]:
-        return (self.groups, self.bytes, self.produced, self.recent, self.inserted)
+        return (self.groups, self.bytes, self.produced, self.recent, self.inserted, self.arrived)
 
     def to_json(self) -> Json:
         """As stored in a manifest."""
@@ -93,11 +85,13 @@ class Statistics:
             "produced": self.produced.tolist(),
             "recent": np.round(self.recent, 3).tolist(),
             "inserted": np.round(self.inserted, 3).tolist(),
+            "arrived": self.arrived.tolist(),
         }
 
     @classmethod
     def from_json(cls, data: Json) -> Statistics:
         """The inverse of `to_json`."""
-        groups, sizes, produced = (np.array(data[name], dtype=np.int64) for name in ("groups", "bytes", "produced"))
+        integers = ("groups", "bytes", "produced", "arrived")
+        groups, sizes, produced, arrived = (np.array(data[name], dtype=np.int64) for name in integers)
         recent, inserted = (np.array(data[name], dtype=np.float64) for name in ("recent", "inserted"))
-        return cls(groups, sizes, produced, recent, inserted)
+        return cls(groups, sizes, produced, recent, inserted, arrived)

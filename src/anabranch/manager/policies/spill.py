@@ -4,13 +4,18 @@ When a processor uses more than `threshold` of its memory (Mu/Ma > theta_m), a s
 of it, and at least as much as is needed to come back to the threshold. Groups that nothing was inserted into for longer
 than `idle` (theta_t) go first, longest idle first; then the others in an order. By default that is the least productive
 first: the largest Ps/Po, size over output. The other orders exist for comparison.
+
+Policies that do more than spill are built from the same parts: what is over its threshold, the order, and how arguments
+are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +44,13 @@ class Candidates:
     @property
     def productivity(self) -> NDArray[np.float64]:
         """Ps/Po: large means unproductive. Groups without any result are the least productive, larger ones first."""
-        return self.bytes / np.maximum(self.produced, 1e-3)
+        return size_over_output(self.bytes, self.produced)
+
+
+def size_over_output(sizes: NDArray[np.int64], produced: NDArray[Any]) -> NDArray[np.float64]:
+    """Ps/Po of some groups (paper 1, section 4.3)."""
+    found: NDArray[np.float64] = sizes / np.maximum(produced, 1e-3)
+    return found
 
 
 Order = Callable[[Candidates, np.random.Generator], NDArray[np.float64]]
@@ -77,9 +88,9 @@ class Spill:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
-        if not _is_number(self.push) or not 0 <= self.push <= 1:
+        if not is_number(self.push) or not 0 <= self.push <= 1:
             raise ConfigError(f"push is the share of the active state to push, from 0 to 1, not {self.push!r}")
-        if not _is_number(self.threshold) or not 0 < self.threshold <= 1:
+        if not is_number(self.threshold) or not 0 < self.threshold <= 1:
             raise ConfigError(f"threshold is a share of the memory, above 0 and up to 1, not {self.threshold!r}")
         if not isinstance(self.seed, int) or self.seed < 0:
             raise ConfigError(f"seed must be a whole number from 0 on, not {self.seed!r}")
@@ -89,45 +100,53 @@ class Spill:
             hint = did_you_mean(str(self.productivity), [CUMULATIVE, RECENT])
             raise ConfigError(f"there is no productivity {self.productivity!r}; {hint}")
         if self.idle is not None:
-            if not isinstance(self.idle, str | timedelta):
-                raise ConfigError(f"idle must be a length of time, such as '10 minutes', not {self.idle!r}")
-            try:
-                parse_duration(self.idle)
-            except QueryError as error:
-                raise ConfigError(f"idle: {error}") from None
+            seconds_of("idle", self.idle, "10 minutes")
 
     def decide(self, snapshot: Snapshot) -> Iterator[SpillGroups]:
         """What to push on each processor that is over its threshold."""
-        if snapshot.memory is None or self.push == 0:
-            return
-        allowed = self.threshold * snapshot.memory
-        for processor in snapshot.processors:
-            if processor.active_bytes > allowed:
-                # Sizes of groups are rounded up, by less than a byte each.
-                rounding = sum(len(seen.statistics.groups) for seen in processor.operators)
-                goal = max(self.push * processor.active_bytes, processor.active_bytes - allowed + rounding)
-                reason = (
-                    f"{format_bytes(processor.active_bytes)} of active state are more than "
-                    f"{self.threshold:.0%} of {format_bytes(snapshot.memory)}"
-                )
-                yield from self._push(processor, snapshot, goal, reason)
+        return self.relieve(snapshot.processors, snapshot)
 
-    def _push(self, processor: ProcessorSeen, snapshot: Snapshot, goal: float, reason: str) -> Iterator[SpillGroups]:
+    def allowed(self, processor: ProcessorSeen) -> float:
+        """The active bytes up to which nothing has to be pushed."""
+        return math.inf if processor.memory is None else self.threshold * processor.memory
+
+    def relieve(self, processors: Iterable[ProcessorSeen], snapshot: Snapshot) -> Iterator[SpillGroups]:
+        """What to push on those of some processors that are over their threshold."""
+        for processor in processors if self.push else ():
+            allowed = self.allowed(processor)
+            if processor.memory is None or processor.moves or processor.active_bytes <= allowed:
+                continue
+            # Sizes of groups are rounded up, by less than a byte each.
+            rounding = sum(len(seen.statistics.groups) for seen in processor.operators)
+            goal = max(self.push * processor.active_bytes, processor.active_bytes - allowed + rounding)
+            reason = (
+                f"{format_bytes(processor.active_bytes)} of active state are more than "
+                f"{self.threshold:.0%} of {format_bytes(processor.memory)}"
+            )
+            yield from self.choose(processor, snapshot, goal, reason)
+
+    def choose(
+        self, processor: ProcessorSeen, snapshot: Snapshot, goal: float, reason: str, most: float = math.inf
+    ) -> Iterator[SpillGroups]:
+        """The first groups in the order that make up `goal` bytes; those that would make it more than `most` stay."""
         groups = self._candidates(processor)
-        if len(groups.group) == 0:
-            return
-        chance = np.random.default_rng([self.seed, snapshot.step, processor.processor])
-        order = np.argsort(ORDERS[self.order](groups, chance), kind="stable")
-        if self.idle is not None:
-            idle = snapshot.time - groups.inserted[order] > parse_duration(self.idle) / MICROSECONDS
-            first = order[idle]
-            order = np.concatenate([first[np.argsort(groups.inserted[first], kind="stable")], order[~idle]])
+        order = self._in_order(groups, snapshot, processor.processor)
+        order = order[fitting(groups.bytes[order], most)]
         enough = int(np.searchsorted(np.cumsum(groups.bytes[order]), goal, side="left")) + 1
         chosen = order[:enough]
         for operator in np.unique(groups.operator[chosen]).tolist():
             own = chosen[groups.operator[chosen] == operator]
             numbers = tuple(sorted(groups.group[own].tolist()))
             yield SpillGroups(processor.processor, operator, numbers, int(groups.bytes[own].sum()), reason)
+
+    def _in_order(self, groups: Candidates, snapshot: Snapshot, processor: int) -> NDArray[np.int64]:
+        chance = np.random.default_rng([self.seed, snapshot.step, processor])
+        order = np.argsort(ORDERS[self.order](groups, chance), kind="stable")
+        if self.idle is None:
+            return order
+        idle = snapshot.time - groups.inserted[order] > seconds_of("idle", self.idle)
+        first = order[idle]
+        return np.concatenate([first[np.argsort(groups.inserted[first], kind="stable")], order[~idle]])
 
     def _candidates(self, processor: ProcessorSeen) -> Candidates:
         seen = [(entry.operator, entry.statistics) for entry in processor.operators if entry.spillable]
@@ -144,5 +163,28 @@ class Spill:
         return Candidates(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 
-def _is_number(value: object) -> bool:
+def fitting(sizes: NDArray[np.int64], most: float) -> NDArray[np.int64]:
+    """The positions of those that fit into `most` bytes, taken in turn: one that is too large for the rest is left."""
+    if sizes.sum() <= most:
+        return np.arange(len(sizes))
+    chosen, left = [], most
+    for position, size in enumerate(sizes.tolist()):
+        if size <= left:
+            chosen.append(position)
+            left -= size
+    return np.array(chosen, dtype=np.int64)
+
+
+def seconds_of(name: str, length: str | timedelta, example: str = "45 seconds") -> float:
+    """An argument that is a length of time, in seconds; the example is for who wrote something else."""
+    if not isinstance(length, str | timedelta):
+        raise ConfigError(f"{name} must be a length of time, such as {example!r}, not {length!r}")
+    try:
+        return parse_duration(length) / MICROSECONDS
+    except QueryError as error:
+        raise ConfigError(f"{name}: {error}") from None
+
+
+def is_number(value: object) -> bool:
+    """Whether an argument is a number; True and False are none."""
     return isinstance(value, int | float) and not isinstance(value, bool)

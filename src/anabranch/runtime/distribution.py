@@ -1,0 +1,158 @@
+"""Who has what between two batches, and how that is changed: moving partition groups and changing the processors.
+
+All of it is edits of manifests and placements, by Flux's interface (`state.partition`): nothing is read or copied. What
+is changed counts when a step is committed that names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import accumulate
+
+from anabranch.errors import ConfigError
+from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.relocation import Message, Relocation
+from anabranch.plan.placement import Placement, moved
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest
+from anabranch.state.partition import extract, install
+from anabranch.state.run import RunFile
+from anabranch.state.spine import Cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """The manifest of each processor, the placement of each operator, and the relocations under way."""
+
+    manifests: tuple[Manifest, ...]
+    placements: tuple[Placement, ...]
+    moving: tuple[Relocation, ...] = ()
+
+    @property
+    def processors(self) -> int:
+        """How many processors there are."""
+        return len(self.manifests)
+
+    def with_manifest(self, processor: int, manifest: Manifest) -> Distribution:
+        """The same, but for one processor's state."""
+        listed = list(self.manifests)
+        listed[processor] = manifest
+        return replace(self, manifests=tuple(listed))
+
+    def is_moving(self, processor: int) -> bool:
+        """Whether groups are on their way to a processor or from it."""
+        return any(processor in (entry.move.sender, entry.move.receiver) for entry in self.moving)
+
+
+class Relocator:
+    """What moves partition groups; `families` are per operator, `owners` the operators that ports belong to."""
+
+    def __init__(self, families: Sequence[int], owners: Sequence[int], cuts: Cuts, clock: Callable[[], float]) -> None:
+        """Of a plan."""
+        self._families = families
+        self._owners = owners
+        self._cuts = cuts
+        self._clock = clock
+
+    def members(self, family: int) -> list[int]:
+        """The operators of a family."""
+        return [n for n, found in enumerate(self._families) if found == family]
+
+    def fits(self, placements: Sequence[Placement]) -> bool:
+        """Whether operators of a family are placed alike."""
+        return all(placements[n] == placements[family] for n, family in enumerate(self._families))
+
+    def size(self, found: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
+        """How many bytes of state some groups have on a processor, active and spilled."""
+        chosen = GroupSet.of(len(found.placements[family]), groups)
+        part = extract(found.manifests[sender], self.members(family), chosen, self._owners, self._cuts)[1]
+        return part.bytes + part.spilled_bytes
+
+    def begin(self, found: Distribution, move: RelocateGroups, asked: float) -> tuple[Distribution, Relocation]:
+        """Move groups, or begin to if it takes more than one step; a policy or a user has `asked` for it."""
+        self._check(found, move)
+        relocation = Relocation.begin(move, asked, self._clock()).deactivate(self._clock())
+        if relocation.left:
+            return replace(found, moving=(*found.moving, relocation)), relocation
+        return self._finish(found, relocation)
+
+    def go_on(self, found: Distribution) -> tuple[Distribution, list[Relocation]]:
+        """After a step: those relocations come to their end that need not wait any longer."""
+        done = []
+        moving, found = found.moving, replace(found, moving=())
+        for relocation in moving:
+            waited = relocation.wait()
+            if waited.left:
+                found = replace(found, moving=(*found.moving, waited))
+            else:
+                found, finished = self._finish(found, waited)
+                done.append(finished)
+        return found, done
+
+    def rescale(self, found: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
+        """All state listed by other placements. What was on its way arrives nowhere else than there."""
+        everything = reduce(Manifest.union, found.manifests)
+        listed = (
+            everything.of_groups([GroupSet.owned(placement, p) for placement in placements], self._owners, self._cuts)
+            for p in range(processors)
+        )
+        return Distribution(tuple(listed), placements)
+
+    def held_back(self, found: Distribution) -> dict[int, GroupSet]:
+        """The groups, by operator, whose rows have to wait since they are on their way."""
+        held: dict[int, GroupSet] = {}
+        for relocation in found.moving:
+            for n in self.members(relocation.move.family) if relocation.holds_back else ():
+                groups = GroupSet.of(len(found.placements[n]), relocation.move.groups)
+                held[n] = held[n] | groups if n in held else groups
+        return held
+
+    def to_warm(self, found: Distribution) -> Mapping[int, tuple[RunFile, ...]]:
+        """By processor, the files that it should read ahead in the next step: so many bytes of what comes to it."""
+        warm: dict[int, tuple[RunFile, ...]] = {}
+        for relocation in found.moving:
+            move = relocation.move
+            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+            part = extract(found.manifests[move.sender], self.members(move.family), groups, self._owners, self._cuts)[1]
+            files = sorted({piece.file for piece in part.active()}, key=lambda file: file.name)
+            sizes = [file.bytes for file in files]
+            turns, starts = relocation.turns, accumulate(sizes, initial=0)
+            turn = turns - relocation.left
+            due = [file for file, start in zip(files, starts, strict=False) if start * turns // sum(sizes) == turn]
+            warm[move.receiver] = (*warm.get(move.receiver, ()), *due)
+        return warm
+
+    def _finish(self, found: Distribution, relocation: Relocation) -> tuple[Distribution, Relocation]:
+        """Messages 5 to 8: send, receive, install, go on."""
+        move, clock = relocation.move, self._clock
+        relocation = relocation.say(Message.SEND, clock())
+        members = self.members(move.family)
+        groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+        kept, part = extract(found.manifests[move.sender], members, groups, self._owners, self._cuts)
+        relocation = relocation.say(Message.RECEIVE, clock())
+        found = found.with_manifest(move.sender, kept)
+        found = found.with_manifest(move.receiver, install(found.manifests[move.receiver], part))
+        relocation = relocation.say(Message.RECEIVED, clock())
+        numbers = frozenset(move.groups)
+        placements = tuple(
+            moved(placement, numbers, move.receiver) if n in members else placement
+            for n, placement in enumerate(found.placements)
+        )
+        return replace(found, placements=placements), relocation.say(Message.REACTIVATE, clock())
+
+    def _check(self, found: Distribution, move: RelocateGroups) -> None:
+        """Refuse what a policy of a user's own, or a user, may have got wrong."""
+        count = len(found.placements[0])
+        if move.family not in self._families or not all(0 <= group < count for group in move.groups):
+            raise ConfigError(f"{move}: there are {count} groups and the families {sorted(set(self._families))}")
+        if not all(0 <= p < found.processors for p in (move.sender, move.receiver)) or move.sender == move.receiver:
+            raise ConfigError(f"{move}: groups move from one of {found.processors} processors to another one")
+        placement = found.placements[move.family]
+        others = [group for group in move.groups if placement[group] != move.sender]
+        if others:
+            raise ConfigError(f"{move}: group {others[0]} is on processor {placement[others[0]]}")
+        on_their_way = {g for entry in found.moving if entry.move.family == move.family for g in entry.move.groups}
+        if on_their_way.intersection(move.groups):
+            raise ConfigError(f"{move}: group {min(on_their_way.intersection(move.groups))} is on its way already")
