@@ -26,16 +26,41 @@ if TYPE_CHECKING:
     from anabranch.api.session import local_session
     from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
+    from anabranch.manager.policies.active_disk import ActiveDisk
+    from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
+    from anabranch.manager.policies.lazy_disk import LazyDisk
+    from anabranch.manager.policies.skew_buffer import SkewBuffer
     from anabranch.manager.policies.spill import Spill
 
 __version__ = "0.1.0"
-__all__ = ["AnabranchError", "Engine", "Query", "Run", "Spill", "__version__", "local_session", "register_sources"]
+__all__ = [
+    "ActiveDisk",
+    "AnabranchError",
+    "Engine",
+    "FluxHybrid",
+    "FluxLoad",
+    "FluxMemory",
+    "LazyDisk",
+    "Query",
+    "Run",
+    "SkewBuffer",
+    "Spill",
+    "__version__",
+    "local_session",
+    "register_sources",
+]
 
 _HOMES = {
+    "ActiveDisk": "anabranch.manager.policies.active_disk",
     "AnabranchError": "anabranch.errors",
     "Engine": "anabranch.api.engine",
+    "FluxHybrid": "anabranch.manager.policies.flux",
+    "FluxLoad": "anabranch.manager.policies.flux",
+    "FluxMemory": "anabranch.manager.policies.flux",
+    "LazyDisk": "anabranch.manager.policies.lazy_disk",
     "Query": "anabranch.api.query",
     "Run": "anabranch.api.run",
+    "SkewBuffer": "anabranch.manager.policies.skew_buffer",
     "Spill": "anabranch.manager.policies.spill",
     "local_session": "anabranch.api.session",
     "register_sources": "anabranch.api.synthetic",
