@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import anabranch as ab
 from anabranch.cli.demo_query import RUN_FILE
 from anabranch.cli.main import app
 from anabranch.cli.run_file import load
@@ -83,6 +84,16 @@ def test_everything_that_can_be_said_is_read(tmp_path: Path) -> None:
     assert loaded.spark == {"spark.driver.memory": "4g", "spark.ui.port": "1"}
 
 
+def test_policies_are_tables_with_their_arguments(tmp_path: Path) -> None:
+    policies = (
+        "[policies.lazy-disk]\nspan = '3 seconds'\n[policies.lazy-disk.spill]\npush = 0.5\n[policies.flux-load]\n"
+    )
+    loaded = load(written(tmp_path, "initial_placement = [4, 1]\n" + SMALL + policies))
+    assert loaded.policies == (ab.LazyDisk(span="3 seconds", spill=ab.Spill(push=0.5)), ab.FluxLoad())
+    assert loaded.initial_placement == (4, 1)
+    assert load(written(tmp_path, SMALL)).policies is None
+
+
 def test_yaml_says_the_same_as_toml(tmp_path: Path) -> None:
     text = """
 query: SELECT a.v, b.w FROM a, b WHERE a.k = b.k
@@ -137,6 +148,14 @@ sink: {path: "file:/elsewhere/out"}
         ("query =", "memory = '200 apples'\nquery =", "memory is wrong: '200 apples' is not a size"),
         ("checkpoint = 'state'", "checkpoint = 's3://b/c'", "checkpoint is wrong: s3://b/c: s3: storage is not"),
         ("[streams.a]", "[streams.a", "q.toml is not valid TOML"),
+        ("[sink]", "[policies.lazy-dsik]\n[sink]", "policies.lazy-dsik is not a key that exists here; did you mean"),
+        (
+            "[sink]",
+            "[policies.spill]\npsh = 1\n[sink]",
+            "policies.spill.psh is not a key that exists here; did you mean",
+        ),
+        ("[sink]", "[policies.spill]\npush = 7\n[sink]", "policies.spill is wrong: push is the share"),
+        ("query =", "initial_placement = 'a'\nquery =", "initial_placement must be a list of numbers"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_key_and_the_remedy(

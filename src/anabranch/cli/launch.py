@@ -14,6 +14,7 @@ from anabranch.api.run import Run
 from anabranch.cli.failures import first_line
 from anabranch.cli.run_file import RunFile, StreamSource
 from anabranch.errors import ConfigError
+from anabranch.plan.placement import EVEN
 from anabranch.runtime.sinks import FILE_FORMATS
 
 
@@ -27,6 +28,8 @@ def prepare(spark: SparkSession, file: RunFile) -> Query:
         groups=file.groups,
         quarantine=file.quarantine,
         late_rows=file.late_rows,
+        policies=file.policies,
+        initial_placement=file.initial_placement or EVEN,
     )
     for stream in file.streams:
         engine.register(stream.name, _open(spark, stream), time=stream.time, lateness=stream.lateness)

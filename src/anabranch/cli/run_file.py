@@ -3,7 +3,7 @@
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
     processors = 2                   # optional, as are: groups, memory, quarantine, late_rows,
-                                     # joins, emit
+                                     # joins, emit, initial_placement
 
     [streams.orders]                 # one table per stream
     format = "parquet"               # any format that Spark can stream from
@@ -23,6 +23,9 @@
     available_now = true             # the default: process what is there and end
     # processing_time = "5 seconds"  # instead: go on until stopped
 
+    [policies.lazy-disk]             # a table per policy, with its arguments; by default spill, if memory is set
+    span = "10 seconds"
+
     [spark]                          # settings of Spark
     "spark.driver.memory" = "4g"
 
@@ -32,9 +35,10 @@ Relative paths are meant from the file's own folder. Unknown keys are refused.
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlparse
 
 import yaml
@@ -44,12 +48,20 @@ from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
 from anabranch.language.shape import AUTO
+from anabranch.manager.policies import POLICIES
+from anabranch.manager.policies.spill import Spill
+from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import even_placement
 from anabranch.runtime.sinks import FILE_FORMATS
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
-_KEYS = "query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark".split()
+_KEYS = """
+    query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark policies
+    initial_placement
+""".split()
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +105,8 @@ class RunFile:
     joins: str
     emit: str
     spark: dict[str, str]
+    policies: tuple[Policy, ...] | None = None
+    initial_placement: tuple[float, ...] | None = None
 
 
 def load(path: Path) -> RunFile:
@@ -125,7 +139,32 @@ def load(path: Path) -> RunFile:
         joins=top.text("joins") or AUTO,
         emit=top.text("emit") or EACH_TUPLE,
         spark=_spark(top),
+        policies=_policies(top),
+        initial_placement=top.numbers("initial_placement"),
     )
+
+
+def _policies(top: Table) -> tuple[Policy, ...] | None:
+    """What the file says of policies; None if nothing."""
+    policies = top.table("policies")
+    if policies is None:
+        return None
+    found = []
+    for name, table in policies.only(*POLICIES).tables():
+        arguments = table.values(*(entry.name for entry in fields(POLICIES[name]) if entry.init))
+        if "spill" in arguments:
+            inner = table.table("spill")
+            assert inner is not None, "what has a value is there"
+            arguments["spill"] = _policy(inner, Spill, inner.values(*(entry.name for entry in fields(Spill))))
+        found.append(_policy(table, POLICIES[name], arguments))
+    return tuple(found)
+
+
+def _policy(table: Table, kind: Callable[..., Made], arguments: dict[str, Any]) -> Made:
+    try:
+        return kind(**arguments)
+    except ConfigError as error:
+        raise table.error(None, f"is wrong: {error}") from None
 
 
 def _parse(path: Path) -> Any:

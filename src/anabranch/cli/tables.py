@@ -77,6 +77,17 @@ class Table:
             raise self.error(key, "must be a list of texts")
         return tuple(items)
 
+    def numbers(self, key: str) -> tuple[float, ...] | None:
+        """A list of numbers, or None."""
+        value: list[Any] | None = self._get(key, list, "a list of numbers")
+        if value is not None and not all(isinstance(n, int | float) and not isinstance(n, bool) for n in value):
+            raise self.error(key, "must be a list of numbers")
+        return None if value is None else tuple(value)
+
+    def values(self, *known: str) -> dict[str, Any]:
+        """All values by key, if there are no other keys than these."""
+        return dict(self.only(*known)._content)
+
     def options(self, key: str) -> dict[str, str]:
         """A table of options as Spark takes them, texts; nested tables become dotted names."""
         if not self.has(key):

@@ -1,1 +1,20 @@
 """Policies, one family per file. A policy looks at a snapshot and yields actions; it does nothing itself."""
+
+from __future__ import annotations
+
+from anabranch.manager.policies.active_disk import ActiveDisk
+from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
+from anabranch.manager.policies.lazy_disk import LazyDisk
+from anabranch.manager.policies.skew_buffer import SkewBuffer
+from anabranch.manager.policies.spill import Spill
+
+# By the name that configuration files use.
+POLICIES = {
+    "spill": Spill,
+    "lazy-disk": LazyDisk,
+    "active-disk": ActiveDisk,
+    "flux-load": FluxLoad,
+    "flux-memory": FluxMemory,
+    "flux-hybrid": FluxHybrid,
+    "skew-buffer": SkewBuffer,
+}

@@ -20,15 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.errors import ConfigError, QueryError, did_you_mean
-from anabranch.language.duration import parse_duration
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions import SpillGroups
+from anabranch.manager.policies.arguments import is_number, seconds_of
 from anabranch.manager.snapshot import ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_bytes
 
 CUMULATIVE = "cumulative"
 RECENT = "recent"
-MICROSECONDS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,18 +172,3 @@ def fitting(sizes: NDArray[np.int64], most: float) -> NDArray[np.int64]:
             chosen.append(position)
             left -= size
     return np.array(chosen, dtype=np.int64)
-
-
-def seconds_of(name: str, length: str | timedelta, example: str = "45 seconds") -> float:
-    """An argument that is a length of time, in seconds; the example is for who wrote something else."""
-    if not isinstance(length, str | timedelta):
-        raise ConfigError(f"{name} must be a length of time, such as {example!r}, not {length!r}")
-    try:
-        return parse_duration(length) / MICROSECONDS
-    except QueryError as error:
-        raise ConfigError(f"{name}: {error}") from None
-
-
-def is_number(value: object) -> bool:
-    """Whether an argument is a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)

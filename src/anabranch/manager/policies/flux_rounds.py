@@ -1,0 +1,241 @@
+"""The rounds of Flux (paper 2, section 5.3): how long to collect before the next moves, and how not to thrash.
+
+A round collects for delta and then moves. The next delta is as long as the moves took, so that at most half the time is
+spent moving; half the last one when nothing moved; and never less than delta_min. Snapshots come between batches only:
+a phase ends at the batch boundary nearest to its length, and a move phase, which lasts to the first snapshot in which
+the processors involved have no move under way, takes one batch at least.
+
+The paper leaves open how to find delta_min: too small a value halves throughput (figure 8). With a number the rounds
+are the paper's. With none they tune themselves (`Damping`), by two rules with no unit but the batch:
+
+- delta_min is 2^k batches. A round *turns back* if it takes from a processor that received in the last `RECENT` rounds,
+  gives to one that gave, or moves a group that moved. Then k grows by one, up to `LONGEST`; `CALM` rounds in a row that
+  do not turn back take one off again, and if that was too early it takes twice as many the next time, up to `PATIENT`.
+  So where load changes for good rounds stay short, and where it comes and goes they become long enough to see its mean.
+- A group that moved rests for `FIRST_REST` batches, and twice as long after each further move, up to `LAST_REST`.
+
+What follows, for n batches, P processors, G groups and m partitions per pair and round, whatever the load does:
+
+- Moves are at most m * floor(P/2) * n / 2, since a round with moves takes a batch to move and one to collect; and
+  as long as k holds there is at most one round in 2^k + 1 batches.
+- A group moves at most 1 + min(log2(LAST_REST / FIRST_REST), log2(1 + n / FIRST_REST)) + n / LAST_REST times.
+- Rounds turn back at most min(LONGEST, log2(1 + n)) + n / (2 * CALM) times. Each adds one to k, unless it lasted
+  2^LONGEST batches. Those that took k from 0 to where it ends lasted 1, 2, 4, ... batches, and each that was taken off
+  again cost `CALM` rounds of 2 batches or more.
+
+So with batches of b seconds moves per minute, on average over t minutes with n = 60 t / b, are at most
+
+    min(m * floor(P/2) * n / 2,  G * (moves of a group in n batches)) / t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import log2
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.snapshot import Integers, Partitions, Snapshot
+
+# Rounds in which a move is remembered.
+RECENT = 16
+# Rounds without turning back after which delta_min is halved, at least and at most.
+CALM, PATIENT = 8, 64
+# How often delta_min is doubled at most: then a batch in 65 is a move phase, and longer rounds would gain nothing.
+LONGEST = 6
+# Batches that a group rests after its first move, and at most.
+FIRST_REST, LAST_REST = 8, 128
+
+# A family and a group of it.
+Partition = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What was collected in a round: the last snapshot, what had arrived before, and how long processors were busy.
+
+    Partitions in `resting` must not be moved.
+    """
+
+    snapshot: Snapshot
+    before: Mapping[Partition, int]
+    busy: Mapping[int, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    batches: int = 0
+    resting: frozenset[Partition] = frozenset()
+
+    @classmethod
+    def begin(cls, snapshot: Snapshot) -> Collected:
+        """Nothing so far."""
+        return cls(snapshot, {key: count for seen in snapshot.processors for key, count in _arrived(seen.partitions())})
+
+    def add(self, snapshot: Snapshot) -> Collected:
+        """With one more batch."""
+        busy = {seen.processor: self.busy.get(seen.processor, 0.0) + seen.busy for seen in snapshot.processors}
+        return replace(
+            self, snapshot=snapshot, busy=busy, seconds=self.seconds + snapshot.seconds, batches=self.batches + 1
+        )
+
+    def utilisation(self, processor: int) -> float:
+        """U = 1 - idle/delta (paper 2, section 5.3)."""
+        return min(self.busy[processor] / self.seconds, 1.0)
+
+    def tuples(self, known: Partitions) -> Integers:
+        """Np: what has arrived for each partition in the round. A count that went down was reset."""
+        counts = ((count, self.before.get(key, 0)) for key, count in _arrived(known))
+        return np.array([now - then if now >= then else now for now, then in counts], dtype=np.int64)
+
+    def rests(self, known: Partitions) -> NDArray[np.bool_]:
+        """Which partitions must not be moved."""
+        return np.array([key in self.resting for key, _ in _arrived(known)], dtype=bool)
+
+
+def _arrived(known: Partitions) -> Iterator[tuple[Partition, int]]:
+    return zip(zip(known.family.tolist(), known.group.tolist(), strict=True), known.arrived.tolist(), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """When a partition moved, and for how many batches from then it rests."""
+
+    round: int
+    batch: int
+    rest: int
+
+
+@dataclass(frozen=True, slots=True)
+class Damping:
+    """What is remembered of moves, so that load does not go to and fro; delta_min is 2^`doublings` batches.
+
+    `calm` rounds in a row did not turn back; after `patience` of them delta_min is halved, and `relaxed` says that this
+    was the last that became of it. `gave` and `received` are the last rounds in which processors did so.
+    """
+
+    doublings: int = 0
+    calm: int = 0
+    patience: int = CALM
+    relaxed: bool = False
+    round: int = 0
+    gave: Mapping[int, int] = field(default_factory=dict)
+    received: Mapping[int, int] = field(default_factory=dict)
+    moved: Mapping[Partition, Moved] = field(default_factory=dict)
+
+    def resting(self, batch: int) -> frozenset[Partition]:
+        """The partitions that must not move yet."""
+        return frozenset(key for key, moved in self.moved.items() if batch - moved.batch < moved.rest)
+
+    def turns_back(self, move: RelocateGroups) -> bool:
+        """Whether a move of this round takes load to where it came from not long ago."""
+        rounds = [self.received.get(move.sender), self.gave.get(move.receiver)]
+        rounds += [moved.round for key in partitions_of(move) if (moved := self.moved.get(key)) is not None]
+        return any(number is not None and self.round - number < RECENT for number in rounds)
+
+    def after(self, moves: Sequence[RelocateGroups], batch: int) -> Damping:
+        """What is known after a round with these moves."""
+        tuned = self._longer() if any(map(self.turns_back, moves)) else self._calmer()
+        return replace(
+            tuned,
+            round=self.round + 1,
+            gave={**self.gave, **{move.sender: self.round for move in moves}},
+            received={**self.received, **{move.receiver: self.round for move in moves}},
+            moved={**self.moved, **{key: self._rest(key, batch) for move in moves for key in partitions_of(move)}},
+        )
+
+    def _longer(self) -> Damping:
+        patience = min(2 * self.patience, PATIENT) if self.relaxed else self.patience
+        return replace(self, doublings=min(self.doublings + 1, LONGEST), calm=0, patience=patience, relaxed=False)
+
+    def _calmer(self) -> Damping:
+        if self.calm + 1 < self.patience:
+            return replace(self, calm=self.calm + 1)
+        if self.doublings == 0:
+            return replace(self, calm=0, patience=CALM, relaxed=False)
+        return replace(self, doublings=self.doublings - 1, calm=0, relaxed=True)
+
+    def _rest(self, key: Partition, batch: int) -> Moved:
+        last = self.moved.get(key)
+        return Moved(self.round, batch, FIRST_REST if last is None else min(2 * last.rest, LAST_REST))
+
+
+def partitions_of(move: RelocateGroups) -> list[Partition]:
+    """The partitions that a move takes along."""
+    return [(move.family, group) for group in move.groups]
+
+
+@dataclass(slots=True)
+class Rounds:
+    """Where in its rounds a policy is. `minimum` is delta_min in seconds; None lets it tune itself."""
+
+    minimum: float | None = None
+    damping: Damping = field(default_factory=Damping)
+    _delta: float = 0.0
+    _batch: int = 0
+    _collected: Collected | None = None
+    _decided: float = 0.0
+    _moving: frozenset[int] = frozenset()
+
+    def follow(
+        self, snapshot: Snapshot, choose: Callable[[Collected], list[RelocateGroups]]
+    ) -> Iterator[RelocateGroups]:
+        """What is chosen to move, if a collection phase ends with this snapshot."""
+        self._batch += 1
+        if self._moving:
+            self._end_moves(snapshot)
+        elif self._collected is None:
+            self._collected = Collected.begin(snapshot)
+        else:
+            self._collected = self._collected.add(snapshot)
+            if self._is_over(self._collected):
+                return iter(self._end_round(self._collected, choose))
+        return iter(())
+
+    def _end_moves(self, snapshot: Snapshot) -> None:
+        if any(seen.moves for seen in snapshot.processors if seen.processor in self._moving):
+            return
+        self._delta = snapshot.time - self._decided
+        self._moving = frozenset()
+        self._collected = Collected.begin(snapshot)
+
+    def _is_over(self, collected: Collected) -> bool:
+        if collected.seconds <= 0:
+            return False
+        nearest = collected.seconds + collected.seconds / collected.batches / 2
+        if self.minimum is None:
+            return collected.batches >= 2**self.damping.doublings and nearest >= self._delta
+        return collected.seconds >= self.minimum and nearest >= self._delta
+
+    def _end_round(
+        self, collected: Collected, choose: Callable[[Collected], list[RelocateGroups]]
+    ) -> list[RelocateGroups]:
+        moves = choose(replace(collected, resting=self._resting()))
+        if self.minimum is None:
+            self.damping = self.damping.after(moves, self._batch)
+        self._decided = collected.snapshot.time
+        self._moving = frozenset(processor for move in moves for processor in (move.sender, move.receiver))
+        if not moves:
+            self._delta /= 2
+            self._collected = Collected.begin(collected.snapshot)
+        return moves
+
+    def _resting(self) -> frozenset[Partition]:
+        return self.damping.resting(self._batch) if self.minimum is None else frozenset()
+
+
+def most_turns_back(batches: float) -> float:
+    """In how many rounds load can turn back, of so many batches, when delta_min tunes itself."""
+    return min(LONGEST, log2(1 + batches)) + batches / (2 * CALM)
+
+
+def most_moves_of_a_group(batches: float) -> float:
+    """How often one group can move in so many batches, when delta_min tunes itself."""
+    return 1 + min(log2(LAST_REST / FIRST_REST), log2(1 + batches / FIRST_REST)) + batches / LAST_REST
+
+
+def most_moves_per_minute(minutes: float, batch: float, processors: int, groups: int, per_round: int = 1) -> float:
+    """How many groups can move per minute on average over a run with batches of so many seconds, whatever happens."""
+    batches = 60 * minutes / batch
+    by_rounds = per_round * (processors // 2) * batches / 2
+    return min(by_rounds, groups * most_moves_of_a_group(batches)) / minutes

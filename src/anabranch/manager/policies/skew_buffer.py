@@ -1,0 +1,159 @@
+"""The transient skew buffer (paper 2, section 4): a processor that is late for a while does not make the others wait.
+
+A step ends when its last processor is done, which is the head-of-line blocking of the paper. So what a slow processor
+would be late with waits in its buffer, and comes with a later step. Nothing is moved: long-term imbalance is for Flux.
+
+After each step, and per processor, over the last `STEPS` steps: its rate is rows over busy time; what it will get is
+what waits plus what has arrived per step. If that takes longer than the target, groups are held for a step, until the
+others make up no more than rate * target rows. Without a `target` it is 1.25 times the mean busy time of all. The mean
+contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
+settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
+
+The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
+groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
+and the others wait, as without a buffer. Groups that have waited longest are served first, and at least one each time:
+with g groups nobody waits longer than g steps. So a processor that stays slow is late again after a while.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+import numpy as np
+from numpy.typing import NDArray
+
+from anabranch.errors import ConfigError
+from anabranch.manager.actions import HoldGroups
+from anabranch.manager.policies.arguments import seconds_of
+from anabranch.manager.snapshot import Floats, Partitions, ProcessorSeen, Snapshot
+from anabranch.observe.numbers import format_seconds, parse_bytes
+
+# Over how many steps rates are taken.
+STEPS = 4
+# How much later than the mean a processor may be.
+LATE = 1.25
+
+# A family and a group of it.
+Partition = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is remembered of a step: by processor how long it was busy with how many rows, and by partition the rows
+    that ever came, worked on or waiting."""
+
+    busy: Mapping[int, float]
+    rows: Mapping[int, int]
+    come: Mapping[Partition, int]
+
+
+def _no_steps() -> deque[Step]:
+    return deque(maxlen=STEPS + 1)
+
+
+@dataclass(slots=True)
+class SkewBuffer:
+    """Let some groups of a slow processor wait for a step or more, so that the others need not wait for it.
+
+    Args:
+        size: how many bytes may wait, on all processors together.
+        target: how long a processor may take for a step, such as "2 seconds"; None for 1.25 times the mean of all.
+    """
+
+    size: int | str = "64m"
+    target: str | timedelta | None = None
+    _steps: deque[Step] = field(default_factory=_no_steps, init=False, repr=False, compare=False)
+    _waited: dict[Partition, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense at once."""
+        parse_bytes(self.size)
+        if self.target is not None and seconds_of("target", self.target, "2 seconds") == 0:
+            raise ConfigError("target must be longer than nothing; leave it out for 1.25 times the mean of all")
+
+    def decide(self, snapshot: Snapshot) -> Iterator[HoldGroups]:
+        """The groups of late processors that wait in the next step."""
+        partitions = {seen.processor: seen.partitions() for seen in snapshot.processors}
+        self._remember(snapshot, partitions)
+        target = self._target()
+        if len(snapshot.processors) < 2 or len(self._steps) < 2 or target <= 0:
+            return iter(())
+        held: list[HoldGroups] = []
+        for seen in snapshot.processors:
+            if not seen.moves:
+                space = parse_bytes(self.size) // len(snapshot.processors)
+                held += self._hold(seen, partitions[seen.processor], target, space)
+        return iter(held)
+
+    def _remember(self, snapshot: Snapshot, partitions: Mapping[int, Partitions]) -> None:
+        """Take in a step. One without rows tells nothing of rates."""
+        come: dict[Partition, int] = {}
+        for known in partitions.values():
+            keys = _keys(known)
+            come.update(zip(keys, (known.arrived + known.held).tolist(), strict=True))
+            for key, held in zip(keys, known.held.tolist(), strict=True):
+                self._waited[key] = self._waited.get(key, 0) + 1 if held else 0
+        rows = {seen.processor: seen.rows for seen in snapshot.processors}
+        if not self._steps or any(rows.values()):
+            self._steps.append(Step({seen.processor: seen.busy for seen in snapshot.processors}, rows, come))
+
+    def _target(self) -> float:
+        if self.target is not None:
+            return seconds_of("target", self.target)
+        busy = [seconds for step in self._recent() for seconds in step.busy.values()]
+        return LATE * float(np.mean(busy)) if busy else 0.0
+
+    def _recent(self) -> list[Step]:
+        """The steps since the oldest one, which says what had come before them."""
+        return list(self._steps)[1:]
+
+    def _hold(self, seen: ProcessorSeen, known: Partitions, target: float, space: int) -> list[HoldGroups]:
+        rows = sum(step.rows.get(seen.processor, 0) for step in self._recent())
+        busy = sum(step.busy.get(seen.processor, 0.0) for step in self._recent())
+        expected = known.held + self._per_step(known)
+        if rows == 0 or busy <= 0 or expected.sum() * busy <= target * rows:
+            return []
+        waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
+        order = np.argsort(-waited, kind="stable")
+        order = order[expected[order] > 0]
+        served = _served(expected[order], target * rows / busy, space / self._row_bytes(seen, known))
+        needs = format_seconds(float(expected.sum()) * busy / rows)
+        reason = f"processor {seen.processor} would take {needs} for the next step, more than {format_seconds(target)}"
+        return _held(seen.processor, known, order[served:], reason)
+
+    def _per_step(self, known: Partitions) -> Floats:
+        """Rows that arrive per step, by partition. A count that went down was reset."""
+        before, steps = self._steps[0].come, len(self._recent())
+        now = (known.arrived + known.held).tolist()
+        then = [before.get(key, 0) for key in _keys(known)]
+        return np.array([(n - t if n >= t else n) / steps for n, t in zip(now, then, strict=True)], dtype=np.float64)
+
+    def _row_bytes(self, seen: ProcessorSeen, known: Partitions) -> float:
+        """The size of a row: of those that wait, or else of those in the state."""
+        waiting = int(known.held.sum())
+        if waiting and seen.held_bytes:
+            return seen.held_bytes / waiting
+        return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
+
+
+def _served(expected: Floats, allowance: float, space: float) -> int:
+    """How many partitions get their rows, in turn: as many as are allowed, and those that there is no space for."""
+    worked = np.cumsum(expected)
+    allowed = int(np.searchsorted(worked, allowance, side="right"))
+    crowded = int(np.searchsorted(worked, worked[-1] - space, side="left")) + 1 if worked[-1] > space else 0
+    return max(allowed, crowded, 1)
+
+
+def _held(processor: int, known: Partitions, chosen: NDArray[np.int64], reason: str) -> list[HoldGroups]:
+    actions = []
+    for family in np.unique(known.family[chosen]).tolist():
+        own = chosen[known.family[chosen] == family]
+        actions.append(HoldGroups(processor, family, tuple(sorted(known.group[own].tolist())), reason))
+    return actions
+
+
+def _keys(known: Partitions) -> list[Partition]:
+    return list(zip(known.family.tolist(), known.group.tolist(), strict=True))

@@ -1,0 +1,193 @@
+"""The transient skew buffer in a closed loop with a small model, in which what is held waits for a later step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.errors import ConfigError
+from anabranch.manager.actions import HoldGroups
+from anabranch.manager.policies.skew_buffer import SkewBuffer
+from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.state.statistics import Statistics
+from tests.oracle.profiles import examples
+
+NOW = 1_000_000.0
+ROW = 100
+
+
+@dataclass
+class Model:
+    """Processors with speeds, each with as many groups; rows of groups that are held wait for a later step."""
+
+    policy: SkewBuffer
+    speeds: list[float]
+    groups: int = 8
+    families: int = 1
+    moves: frozenset[int] = frozenset()
+    step: int = 0
+    seconds: float = 0.0
+    held: set[tuple[int, int]] = field(default_factory=set)
+    waiting: dict[tuple[int, int], int] = field(default_factory=dict)
+    arrived: dict[tuple[int, int], int] = field(default_factory=dict)
+    waited: dict[tuple[int, int], int] = field(default_factory=dict)
+    actions: list[HoldGroups] = field(default_factory=list)
+
+    def keys(self, processor: int) -> list[tuple[int, int]]:
+        numbers = range(processor * self.groups, (processor + 1) * self.groups)
+        return [(family, group) for family in range(self.families) for group in numbers]
+
+    def run(self, rows: int | Sequence[int]) -> list[float]:
+        """A step in which each group gets so many rows, by processor; how long each processor was busy."""
+        self.step += 1
+        busy, seen = [], []
+        for p, speed in enumerate(self.speeds):
+            worked = 0
+            for key in self.keys(p):
+                come = self.waiting.pop(key, 0) + (rows if isinstance(rows, int) else rows[p])
+                if key in self.held and come:
+                    self.waiting[key] = come
+                    self.waited[key] = self.waited.get(key, 0) + 1
+                else:
+                    worked += come
+                    self.arrived[key] = self.arrived.get(key, 0) + come
+                    self.waited[key] = 0
+            busy.append(worked / speed)
+            seen.append(self.seen(p, busy[-1], worked))
+        self.seconds = max(busy)
+        self.actions = list(self.policy.decide(Snapshot(self.step, NOW + self.step, tuple(seen), 1.0)))
+        self.held = {(action.family, group) for action in self.actions for group in action.groups}
+        return busy
+
+    def seen(self, p: int, busy: float, worked: int) -> ProcessorSeen:
+        operators = []
+        for family in range(self.families):
+            own = [key for key in self.keys(p) if key[0] == family]
+            come = np.array([self.arrived.get(key, 0) for key in own], dtype=np.int64)
+            count = len(own)
+            known = Statistics(
+                np.array([group for _, group in own]), come * ROW, come, come * 1.0, np.full(count, NOW), come
+            )
+            held = {group: self.waiting[family, group] for _, group in own if (family, group) in self.waiting}
+            operators.append(OperatorSeen(family, known, family=family, held=held))
+        active = sum(int(entry.statistics.bytes.sum()) for entry in operators)
+        return ProcessorSeen(
+            p, active, tuple(operators), busy=busy, rows=worked, held_bytes=self.buffered(p), moves=p in self.moves
+        )
+
+    def buffered(self, processor: int) -> int:
+        return ROW * sum(self.waiting.get(key, 0) for key in self.keys(processor))
+
+
+def test_while_all_are_equally_fast_nothing_is_held() -> None:
+    model = Model(SkewBuffer(), [1000.0] * 4)
+    for _ in range(10):
+        model.run(100)
+        assert model.actions == []
+
+
+def test_groups_of_a_slow_processor_wait_so_that_the_others_need_not() -> None:
+    model = Model(SkewBuffer(), [800.0] * 4, groups=64)
+    for _ in range(5):
+        assert max(model.run(12)) == 0.96
+    model.speeds[2] = 320.0
+    times = [max(model.run(12)) for _ in range(12)]
+    assert times[0] == pytest.approx(2.4)
+    assert {action.processor for action in model.actions} == {2}
+    assert "processor 2 would take" in model.actions[0].reason
+    settled = 0.96 * 1.25 * (4 - 1) / (4 - 1.25)
+    assert max(times[5:]) <= 1.1 * settled
+    assert model.buffered(2) > 0
+
+
+def test_what_waits_comes_when_the_processor_is_fast_again() -> None:
+    model = Model(SkewBuffer(), [800.0] * 4)
+    for slow in [False] * 5 + [True] * 10 + [False] * 30:
+        model.speeds[1] = 400.0 if slow else 1600.0
+        model.run(100)
+    assert model.waiting == {}
+    assert model.actions == []
+
+
+def test_a_target_can_be_given() -> None:
+    model = Model(SkewBuffer(target="2 seconds"), [800.0, 800.0, 320.0], groups=64)
+    for _ in range(12):
+        model.run(12)
+    assert 1.8 <= model.seconds <= 2.0
+
+
+def test_groups_of_several_families_take_an_action_each() -> None:
+    model = Model(SkewBuffer(), [1600.0, 1600.0, 400.0], families=2)
+    for _ in range(6):
+        model.run(100)
+    assert sorted(action.family for action in model.actions) == [0, 1]
+    assert {action.processor for action in model.actions} == {2}
+
+
+def test_the_buffer_is_bounded_and_then_the_others_wait() -> None:
+    size = 4 * 1_000 * ROW
+    model = Model(SkewBuffer(size=size), [800.0] * 3 + [200.0])
+    filled = []
+    for _ in range(60):
+        model.run(100)
+        filled.append(model.buffered(3))
+    assert max(filled) <= size // 4
+    assert max(filled) > size // 8, "it is used"
+    assert model.seconds > 2, "nothing else helps"
+
+
+def test_a_single_processor_and_one_with_a_move_under_way_are_left_alone() -> None:
+    alone = Model(SkewBuffer(target="1 millisecond"), [800.0])
+    moving = Model(SkewBuffer(), [800.0, 800.0, 80.0], moves=frozenset({2}))
+    for _ in range(6):
+        alone.run(100)
+        moving.run(100)
+        assert alone.actions == moving.actions == []
+
+
+def test_steps_without_rows_say_nothing_of_rates() -> None:
+    model = Model(SkewBuffer(), [800.0] * 3 + [320.0])
+    for _ in range(6):
+        model.run(100)
+    assert model.actions != []
+    for _ in range(12):
+        model.run(0)
+    assert model.waiting == {}, "what waited came in steps of its own"
+    assert model.actions == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"size": "huge"}, "'huge' is not a size"),
+        ({"target": 2}, "target must be a length of time, such as '2 seconds', not 2"),
+        ({"target": "0 seconds"}, "target must be longer than nothing"),
+    ],
+)
+def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        SkewBuffer(**wrong)  # type: ignore[arg-type]
+
+
+@examples(60)
+@given(
+    speeds=st.lists(st.sampled_from([50.0, 200.0, 800.0]), min_size=2, max_size=4),
+    rows=st.lists(st.lists(st.integers(0, 100), min_size=4, max_size=4), min_size=10, max_size=40),
+    groups=st.integers(1, 8),
+    target=st.sampled_from([None, "100 milliseconds", "1 second"]),
+)
+def test_no_group_waits_longer_than_there_are_groups(
+    speeds: list[float], rows: list[list[int]], groups: int, target: str | None
+) -> None:
+    model = Model(SkewBuffer(target=target), speeds, groups)
+    for some in rows:
+        model.run(some)
+        assert all(0 <= action.processor < len(speeds) for action in model.actions)
+        assert max(model.waited.values()) <= groups
+        for p in range(len(speeds)):
+            assert not set(model.keys(p)) <= model.held, "somebody is always served"
