@@ -85,7 +85,7 @@ def answers(
     given_out = []
 
     def ask(until: int | None) -> None:
-        chunks = list(operator.process([segments], [], Settled(settled, until)))
+        chunks = [chunk for chunk, _ in operator.counted([segments], [], Settled(settled, until), 1)]
         given_out.append(pa.Table.from_batches(chunks) if chunks else None)
 
     for batch in case.batches:

@@ -4,9 +4,9 @@ An operator has ports. At each port lie the rows that arrived there in earlier b
 and those that arrive now (`deltas`, one sorted segment each); all have a hash of the key they were exchanged by, and
 mostly an event time. Rows of one hash are on one processor, so an operator may look at one hash at a time.
 
-The processor calls `process`, hands on what it yields, and then adds the deltas to the state; it merges runs, drops the
-rows whose time has passed, writes, moves and recovers state without asking. Only what may be dropped beyond that is the
-operator's to say (`keep`).
+The processor calls `process` (or `counted`), hands on what it yields, and then adds the deltas to the state; it merges
+runs, drops the rows whose time has passed, writes, spills, moves and recovers state without asking. Only what may be
+dropped beyond that is the operator's to say (`keep`).
 
 Every attempt at a batch must yield the same multiset of rows: nothing here may depend on the order in which rows
 arrived, on a clock or on chance.
@@ -61,7 +61,11 @@ Counted = tuple[pa.RecordBatch, NDArray[np.int64]]
 
 @runtime_checkable
 class SpillableOperator(Protocol):
-    """An operator whose partition groups can be spilled, and what was postponed by it produced later."""
+    """An operator whose partition groups can be spilled, and what was postponed by it produced later: our own."""
+
+    @property
+    def waits(self) -> bool:
+        """As of a `StatefulOperator`."""
 
     @property
     def can_spill(self) -> bool:
@@ -74,9 +78,12 @@ class SpillableOperator(Protocol):
     def counted(
         self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
     ) -> Iterator[Counted]:
-        """As `process`, with the results of each group counted."""
+        """The results of a batch, in chunks of bounded size, with those of each group counted."""
 
     def owed(
         self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
     ) -> Iterator[Counted]:
         """What was postponed: per generation, oldest first, the segments at each port."""
+
+    def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
+        """As of a `StatefulOperator`."""

@@ -79,17 +79,10 @@ class WindowAggregate:
         """An answer needs all rows that are in its window, so while some are spilled there is none."""
         return True
 
-    def process(
-        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
-    ) -> Iterator[pa.RecordBatch]:
-        """The answers to the tuples that are settled in this batch; its own rows are not among them."""
-        for results, _ in self._settle(old[0], settled):
-            yield results
-
     def counted(
         self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
     ) -> Iterator[Counted]:
-        """The same, counted."""
+        """The answers to the tuples that are settled in this batch; its own rows are not among them."""
         for results, hashes in self._settle(old[0], settled):
             yield results, np.bincount(groups_of(hashes, groups), minlength=groups)
 

@@ -53,17 +53,10 @@ class WindowJoin:
         """What arrives is joined with what has arrived since the group was spilled."""
         return False
 
-    def process(
-        self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled
-    ) -> Iterator[pa.RecordBatch]:
-        """All new combinations."""
-        for matches in join_deltas(self.shape, old, deltas):
-            yield self._project(matches)
-
     def counted(
         self, old: Sequence[Sequence[Segment]], deltas: Sequence[Segment], settled: Settled, groups: int
     ) -> Iterator[Counted]:
-        """The same, counted."""
+        """All new combinations."""
         for matches in join_deltas(self.shape, old, deltas):
             yield self._project(matches), matches.counts(groups)
 

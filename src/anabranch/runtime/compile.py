@@ -296,7 +296,7 @@ class _Maker:
             times.append(tuple(expiries) if joined else ())
         return JoinShape(tuple(windows), self._columns.verified(n), tuple(times) if any(times) else (), keep)
 
-    def _aggregate(self, n: int, destinations: list[Destination]) -> StatefulOperator:
+    def _aggregate(self, n: int, destinations: list[Destination]) -> StatefulOperator | WindowAggregate:
         group, operator = self._columns.groups[n], self._network.operators[n]
         assert group is not None, "only a grouping has an aggregate"
         assert operator.grouping is not None, "only a grouping has an aggregate"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from anabranch.errors import AnabranchError
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused, columns_of, evaluate, select
-from anabranch.kernel.operator import Settled, StatefulOperator
+from anabranch.kernel.operator import Settled, SpillableOperator, StatefulOperator
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunFile
 from anabranch.state.spill import CleanUp
@@ -63,7 +63,7 @@ class OperatorPlan:
 
     number: int
     ports: tuple[int, ...]
-    operator: StatefulOperator
+    operator: StatefulOperator | SpillableOperator
     destinations: tuple[Destination, ...]
 
 
