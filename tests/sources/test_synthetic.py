@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.api.synthetic import stream_of
 from anabranch.errors import ConfigError
+from anabranch.plan.placement import even_placement
 from anabranch.sources.synthetic import Synthetic, hash_longs
 from anabranch.state.groups import groups_of
 from tests.oracle.profiles import examples
@@ -24,18 +25,42 @@ from tests.oracle.profiles import examples
     ratios=st.lists(st.integers(1, 5), min_size=1, max_size=4).map(tuple),
     number=st.integers(0, 3),
     shift=st.none() | st.integers(1, 2),
+    contiguous=st.booleans(),
 )
 def test_within_a_range_a_value_occurs_as_often_as_the_ratio_of_its_class(
-    ratios: tuple[int, ...], number: int, shift: int | None
+    ratios: tuple[int, ...], number: int, shift: int | None, contiguous: bool
 ) -> None:
     size = 60 * len(ratios)
-    stream = Synthetic(0, size, ratios, groups=16, shift_every=shift)
+    stream = Synthetic(0, size, ratios, groups=16, shift_every=shift, contiguous=contiguous)
     keys = stream.keys(number * size, (number + 1) * size)
     assert len(keys) == size
     values, counts = np.unique(keys, return_counts=True)
     classes = stream.class_of(groups_of(hash_longs(values), 16), number)
     for c, ratio in enumerate(ratios):
         assert np.median(counts[classes == c]) == ratio
+
+
+def test_contiguous_classes_are_the_blocks_that_processors_have() -> None:
+    stream = Synthetic(0, 300, (4, 1, 1), contiguous=True)
+    classes = stream.class_of(np.arange(256), 0)
+    assert tuple(classes.tolist()) == even_placement(256, 3)
+
+
+@examples(30)
+@given(shares=st.lists(st.integers(1, 10), min_size=1, max_size=4).map(tuple), contiguous=st.booleans())
+def test_classes_have_as_many_tuples_as_their_shares_say(shares: tuple[int, ...], contiguous: bool) -> None:
+    size = 40 * sum(shares)
+    stream = Synthetic(0, size, (2,) * len(shares), groups=16, contiguous=contiguous, shares=shares)
+    classes = stream.class_of(groups_of(hash_longs(stream.keys(0, size)), 16), 0)
+    assert np.bincount(classes, minlength=len(shares)).tolist() == [40 * share for share in shares]
+
+
+def test_a_load_of_ten_to_one_alternates_between_two_halves_of_the_groups() -> None:
+    stream = Synthetic(0, 110, (1, 1), groups=16, shift_every=2, contiguous=True, shares=(10, 1))
+    of_first_half = [
+        int((groups_of(hash_longs(stream.keys(110 * number, 110 * (number + 1))), 16) < 8).sum()) for number in range(6)
+    ]
+    assert of_first_half == [100, 100, 10, 10, 100, 100]
 
 
 @examples(30)
@@ -68,6 +93,15 @@ def test_seeds_and_streams_differ_and_are_repeatable() -> None:
 def test_a_stream_that_makes_no_sense_is_refused(options: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         stream_of(options)
+
+
+@pytest.mark.parametrize(
+    ("shares", "tuple_range", "says"),
+    [((1,), 100, "2 classes need as many shares"), ((1, 0), 100, "from 1 on"), ((10, 1), 43, "44 or more")],
+)
+def test_shares_that_make_no_sense_are_refused(shares: tuple[int, ...], tuple_range: int, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Synthetic(0, tuple_range, (4, 1), shares=shares)
 
 
 @pytest.mark.spark

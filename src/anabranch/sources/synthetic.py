@@ -5,9 +5,13 @@ join ratio, so one range of a three-way join gives r * r results per tuple, two 
 the same values come again in every range, in another order.
 
 Ratios may differ between classes of partition groups, as in figure 11: with ratios (4, 2, 1) a third of the groups has
-values that occur four times per range, and so on. All classes get the same share of the tuples. Which group a value
-belongs to is decided by Spark's xxhash64, computed here for whole vectors. With `shift_every`, classes move on by one
-every so many ranges, so that groups that were productive are not any longer.
+values that occur four times per range, and so on. Which group a value belongs to is decided by Spark's xxhash64,
+computed here for whole vectors. Classes take turns group by group, so that every processor has all of them, or are
+`contiguous` blocks of groups, as processors are: then each of the ratios is that of one processor, as in figure 21.
+
+All classes get the same number of tuples, or as `shares` say: (10, 1) gives the first class ten times as many as the
+second. With `shift_every`, classes move on by one every so many ranges, so that groups that were productive are not any
+longer, and those that had most of the tuples have few (the alternating load of figures 14 to 16).
 
 Any part of a stream can be computed by itself, and the same seed gives the same rows.
 """
@@ -62,6 +66,8 @@ class Synthetic:
     groups: int = DEFAULT_GROUPS
     width: int = 0
     shift_every: int | None = None
+    contiguous: bool = False
+    shares: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what makes no stream."""
@@ -70,8 +76,13 @@ class Synthetic:
             raise ConfigError(f"range join ratios must be whole numbers from 1 on, not {self.ratios!r}")
         if len(self.ratios) > self.groups:
             raise ConfigError(f"{len(self.ratios)} classes need as many partition groups, not {self.groups}")
-        if self.tuple_range < len(self.ratios) * max(self.ratios):
-            least = len(self.ratios) * max(self.ratios)
+        if self.shares and len(self.shares) != len(self.ratios):
+            raise ConfigError(f"{len(self.ratios)} classes need as many shares, not {self.shares!r}")
+        if any(not isinstance(share, int) or share < 1 for share in self.shares):
+            raise ConfigError(f"shares of the tuples must be whole numbers from 1 on, not {self.shares!r}")
+        shares = self.shares or (1,) * len(self.ratios)
+        least = -(-max(self.ratios) * sum(shares) // min(shares))
+        if self.tuple_range < least:
             raise ConfigError(f"the tuple range must be {least} or more for these ratios, not {self.tuple_range}")
         if self.stream < 0 or self.seed < 0:
             raise ConfigError("stream and seed must not be negative")
@@ -101,18 +112,24 @@ class Synthetic:
             parts.append(whole[max(start - first, 0) : max(stop - first, 0)])
         return np.concatenate(parts) if parts else np.empty(0, dtype=np.int64)
 
+    @property
+    def class_sizes(self) -> tuple[int, ...]:
+        """How many tuples of a range each class has; rounding may leave a few out."""
+        shares = self.shares or (1,) * len(self.ratios)
+        return tuple(self.tuple_range * share // sum(shares) for share in shares)
+
     def class_of(self, groups: NDArray[np.int64], number: int) -> NDArray[np.int64]:
         """The class of partition groups in a range."""
         shift = 0 if self.shift_every is None else number // self.shift_every
-        return (groups + shift) % len(self.ratios)
+        at_first = groups * len(self.ratios) // self.groups if self.contiguous else groups
+        return (at_first + shift) % len(self.ratios)
 
 
 @lru_cache(maxsize=8)
 def _range_keys(stream: Synthetic, number: int) -> Keys:
     """The join values of a range, shuffled."""
-    share = stream.tuple_range // len(stream.ratios)
-    needed = [max(share // ratio, 1) for ratio in stream.ratios]
-    values, groups = _values(stream.groups, 4 * sum(needed) + 64 * stream.groups)
+    needed = [max(size // ratio, 1) for size, ratio in zip(stream.class_sizes, stream.ratios, strict=True)]
+    values, groups = _values(stream.groups, 2 * len(needed) * max(needed) + 64 * stream.groups)
     classes = stream.class_of(groups, number)
     keys = np.concatenate([np.repeat(values[classes == c][:count], stream.ratios[c]) for c, count in enumerate(needed)])
     # Rounding may have left a few tuples out.
