@@ -264,15 +264,19 @@ class StepRunner:
 
         What was spilled stays where it is: no row is coming that could meet it.
         """
-        while self.holds_back:
+        while self._rows_wait:
             self._extra(packed, ending=False, clean_up={})
         while self.owes:
             self._extra(packed, ending=False, clean_up=self._choose("the input has ended", back=False))
 
     @property
+    def _rows_wait(self) -> bool:
+        return any(state.held for manifest in self._manifests for state in manifest.operators)
+
+    @property
     def holds_back(self) -> bool:
         """Whether rows wait, or groups are on their way."""
-        return bool(self._standing.distribution.moving) or any(True for m in self._manifests for _ in m.held())
+        return bool(self._standing.distribution.moving) or self._rows_wait
 
     def let_go_on(self, packed: DataFrame) -> bool:
         """If no batch is coming, let rows go on that were held back; whether any still wait. `packed` has no rows."""
@@ -280,7 +284,7 @@ class StepRunner:
             last = self._last
             if self.holds_back and last is not None and not self._checkpoint.has_planned(last.batch_id):
                 self._extra(packed, ending=False, clean_up={})
-            return self.holds_back
+            return self._rows_wait
 
     def _choose(self, reason: str, *, back: bool, spilled_by: int | None = None) -> dict[int, CleanUp]:
         settled = self._last.settled if self._last else ()
