@@ -22,7 +22,8 @@ run = CliRunner().invoke
 
 
 @pytest.mark.parametrize(
-    "command", [["demo"], ["run"], ["inspect"], ["bench"], ["bench", "throughput"], ["bench", "flat"]]
+    "command",
+    [["demo"], ["run"], ["inspect"], ["bench"], ["bench", "flat"], ["bench", "relocation"], ["bench", "flux-06"]],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
     shown = run(app, [*command, "--help"])
@@ -38,8 +39,10 @@ def test_the_version_is_told() -> None:
 def test_the_benchmarks_are_listed_one_per_line() -> None:
     lines = run(app, ["bench", "--list"]).stdout.splitlines()
 
-    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat"]
-    assert [line.split()[0] for line in lines] == [*ours, "liu-09", "liu-10", "liu-11", "liu-12"]
+    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat", "relocation"]
+    liu = [f"liu-{figure}" for figure in ("06", "07", "09", "10", "11", "12", "14", "15", "16", "17", "20", "21")]
+    flux = [f"flux-{figure}" for figure in ("03", "06", "07", "09", "10")]
+    assert [line.split()[0] for line in lines] == [*ours, *liu, *flux]
 
 
 def test_a_benchmark_that_cannot_be_run_is_refused_before_anything_starts() -> None:

@@ -47,11 +47,9 @@ class RelocationOptions:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be run, before anything starts."""
-        for name in ("batches", "turns"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"bench relocation: {name} must be at least 1, not {getattr(self, name)}")
-        if self.processors < 2:
-            raise ConfigError(f"bench relocation: there must be 2 processors or more, not {self.processors}")
+        for name, least in (("batches", 2), ("turns", 1), ("processors", 2)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"bench relocation: {name} must be at least {least}, not {getattr(self, name)}")
         parse_bytes(self.state)
 
 

@@ -14,20 +14,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console, RenderableType
 
 from anabranch.bench import flat as flat_benchmark
+from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.experiments import EXPERIMENTS as PAPERS
 from anabranch.bench.experiments.draw import draw
-from anabranch.bench.experiments.experiment import Experiment, write_findings
-from anabranch.bench.experiments.experiment import table as findings_table
+from anabranch.bench.experiments.experiment import Experiment
+from anabranch.bench.experiments.report import table as findings_table
+from anabranch.bench.experiments.report import write_findings
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SHARED, SHARED_CONTENDERS, SINKS
+from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.embedded import embedded_spark
@@ -46,6 +49,7 @@ BENCHMARKS = {
     "groupby": "the same for aggregates over a window, beside transformWithState in Python",
     "memory": "state ten times as large as its memory: throughput, and memory of the Python processes",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
+    "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
     **{experiment.name: experiment.claim for experiment in PAPERS},
 }
 
@@ -68,13 +72,23 @@ Contender = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
 
 
-def _defaults(options: type[ThroughputOptions] | type[FlatOptions] | type[MemoryOptions]) -> dict[str, Any]:
+Options = TypeVar("Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions)
+
+
+def _defaults(options: type[Options]) -> dict[str, Any]:
     return {field.name: field.default for field in fields(options)}
+
+
+def _chosen(options: type[Options], chosen: dict[str, Any], work: Path, **fixed: Any) -> Options:
+    """A benchmark's options from those of its command, which have the same names."""
+    names = {field.name for field in fields(options)} - {"work"}
+    return options(work=work, **{name: value for name, value in chosen.items() if name in names}, **fixed)
 
 
 _THROUGHPUT = _defaults(ThroughputOptions)
 _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
+_RELOCATION = _defaults(RelocationOptions)
 
 
 @bench.callback(invoke_without_command=True)
@@ -232,23 +246,9 @@ def flat(
     Time per batch while state grows tenfold, with many groups against few, and the memory of a batch with a hot key;
     each as a ratio with a limit. The exit code is 1 if a limit is exceeded.
     """
+    chosen = locals()
     with _folder(work) as folder:
-        options = FlatOptions(
-            work=folder,
-            experiments=tuple(experiment or EXPERIMENTS),
-            unit=unit,
-            asked=asked,
-            hot_unit=hot_unit,
-            few_results=few_results,
-            many_results=many_results,
-            few_groups=few_groups,
-            many_groups=many_groups,
-            repeats=repeats,
-            processors=processors,
-            cores=cores,
-            driver_memory=driver_memory,
-            hot_batch_driver_memory=hot_batch_driver_memory,
-        )
+        options = _chosen(FlatOptions, chosen, folder, experiments=tuple(experiment or EXPERIMENTS))
         result = flat_benchmark.run(options, _report)
     _show(result.to_json() if as_json else flat_benchmark.table(result))
     if not all(finding.within_limit for finding in result.findings):
@@ -261,7 +261,7 @@ def memory(
     rows: Rows = _MEMORY["rows"],
     keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _MEMORY["keys"],
     rows_per_batch: RowsPerBatch = _MEMORY["rows_per_batch"],
-    budget: Annotated[str, typer.Option("--memory", help="Memory of each processor.")] = _MEMORY["memory"],
+    memory: Annotated[str, typer.Option(help="Memory of each processor.")] = _MEMORY["memory"],
     processors: Processors = _MEMORY["processors"],
     cores: Cores = _MEMORY["cores"],
     repeats: Repeats = _MEMORY["repeats"],
@@ -275,20 +275,35 @@ def memory(
     Checks that all runs have all results, that the tight one is at least 0.7 times as fast before clean-up, and that
     the memory of its Python processes does not grow with the state. The exit code is 1 if a limit is exceeded.
     """
+    chosen = locals()
     with _folder(work) as folder:
-        options = MemoryOptions(
-            work=folder,
-            rows=rows,
-            keys=keys,
-            rows_per_batch=rows_per_batch,
-            memory=budget,
-            processors=processors,
-            cores=cores,
-            repeats=repeats,
-            driver_memory=driver_memory,
-        )
+        options = _chosen(MemoryOptions, chosen, folder)
         result = memory_benchmark.run(options, _report)
     _show(result.to_json() if as_json else memory_benchmark.table(result))
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@bench.command(epilog=EXIT_CODES)
+@reported
+def relocation(
+    state: Annotated[str, typer.Option(help="State that is there before anything moves.")] = _RELOCATION["state"],
+    batches: Annotated[int, typer.Option(help="Batches in which it gets there.", min=2)] = _RELOCATION["batches"],
+    turns: Annotated[int, typer.Option(help="How often all of it moves.", min=1)] = _RELOCATION["turns"],
+    processors: Annotated[int, typer.Option(help="Query processors.", min=2)] = _RELOCATION["processors"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """State of a running query that moves from one processor to another.
+
+    Checks that each move takes less time than a batch and copies nothing; shows what the batch after a move costs. The
+    exit code is 1 if a move takes longer, or copies.
+    """
+    chosen = locals()
+    with _folder(work) as folder, embedded_spark(debug=debug) as spark:
+        result = relocation_benchmark.run(spark, _chosen(RelocationOptions, chosen, folder), _report)
+    _show(result.to_json() if as_json else relocation_benchmark.table(result))
     if not result.hold:
         raise typer.Exit(FAILED)
 
@@ -312,7 +327,7 @@ def _add_experiment(experiment: Experiment) -> None:
         _check_writable(out)
         all_hold = True
         for one in chosen:
-            with _folder(None) as folder, embedded_spark(debug=debug) as spark:
+            with _folder(None) as folder, embedded_spark(one.session, debug=debug) as spark:
                 findings = one.run(spark, folder, _report)
             written = [write_findings(findings, out), draw(findings, one.draws, out)]
             _show(json.dumps(findings.document(), indent=2) if as_json else findings_table(findings))
@@ -353,8 +368,8 @@ for _experiment in PAPERS:
 def _compare(chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
     """Run a benchmark of several contenders with the options of its command."""
     with _folder(chosen["work"]) as folder:
-        named = {name: value for name, value in chosen.items() if name in _THROUGHPUT and name != "work"}
-        options = ThroughputOptions(work=folder, contenders=tuple(chosen["contender"] or contenders), **named, **fixed)
+        named = tuple(chosen["contender"] or contenders)
+        options = _chosen(ThroughputOptions, chosen, folder, contenders=named, **fixed)
         result = throughput_benchmark.run(options, _report)
     _show(result.to_json() if chosen["as_json"] else throughput_benchmark.table(result))
 

@@ -1,14 +1,102 @@
-"""Findings as a picture: one line per variant over the batches of the run, as the papers have it."""
+"""Findings as a picture: a panel per quantity.
+
+Most quantities are lines over the batches of the run, as the papers have it: one per variant, or one per variant and
+processor. Others are one number per variant, drawn side by side. Of repeated runs the first is drawn.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anabranch.bench.experiments.experiment import Findings
+from anabranch.bench.experiments.trace import ProcessorMoment, Trace
 from anabranch.errors import BenchmarkError
 
-LABELS = {"results": "results before clean-up, millions", "active_bytes": "active state, MB"}
-UNIT = 1_000_000
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+MILLION = 1_000_000
+# A line's label, and its value after each batch.
+Line = tuple[str, list[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A quantity that is drawn over the batches."""
+
+    label: str
+    of: Callable[[Trace], Iterator[Line]]
+
+    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+        """A line, or several, of each variant."""
+        for trace in traces:
+            for label, values in self.of(trace):
+                axes.plot(range(1, len(values) + 1), values, label=label, marker=".")
+        axes.set_xlabel("batch")
+        axes.legend()
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A quantity that each variant has one of."""
+
+    label: str
+    of: Callable[[Trace], float]
+
+    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+        """A bar for each variant."""
+        axes.bar(range(len(traces)), [self.of(trace) for trace in traces])
+        axes.set_xticks(range(len(traces)), [trace.name for trace in traces], rotation=20, ha="right")
+
+
+def _one(values: Callable[[Trace], list[float]]) -> Callable[[Trace], Iterator[Line]]:
+    """One line per variant."""
+
+    def lines(trace: Trace) -> Iterator[Line]:
+        yield trace.name, values(trace)
+
+    return lines
+
+
+def _each(value: Callable[[ProcessorMoment], float]) -> Callable[[Trace], Iterator[Line]]:
+    """One line per variant and processor."""
+
+    def lines(trace: Trace) -> Iterator[Line]:
+        for p in range(len(trace.moments[0].processors)):
+            yield f"{trace.name}, processor {p}", [value(moment.processors[p]) for moment in trace.moments]
+
+    return lines
+
+
+def _rate(counts: list[int], trace: Trace) -> list[float]:
+    return [count / max(seconds, 1e-9) for count, seconds in zip(counts, trace.batch_seconds, strict=True)]
+
+
+QUANTITIES: dict[str, Lines | Bars] = {
+    "results": Lines(
+        "results before clean-up, millions", _one(lambda trace: [one.results / MILLION for one in trace.moments])
+    ),
+    "active_bytes": Lines(
+        "active state, MB", _one(lambda trace: [one.active_bytes / MILLION for one in trace.moments])
+    ),
+    "processor_bytes": Lines("active state, MB", _each(lambda one: one.active_bytes / MILLION)),
+    "busy": Lines("busy per batch, s", _each(lambda one: one.busy)),
+    "held_rows": Lines(
+        "rows in buffers, thousands", _one(lambda trace: [one.held_rows / 1_000 for one in trace.moments])
+    ),
+    "throughput": Lines("rows/s", _one(lambda trace: _rate(trace.batch_rows, trace))),
+    "answers": Lines("results/s", _one(lambda trace: _rate(trace.batch_results, trace))),
+    "batch_seconds": Lines("time of a batch, s", _one(lambda trace: trace.batch_seconds)),
+    "waiting": Lines(
+        "rows without answer, thousands",
+        _one(lambda trace: [(one.rows - one.results) / 1_000 for one in trace.moments]),
+    ),
+    "seconds": Bars("time of all batches, s", lambda trace: trace.run_seconds),
+    "relocations": Bars("relocations", lambda trace: float(len(trace.relocations))),
+}
 
 
 def draw(findings: Findings, quantities: tuple[str, ...], folder: Path) -> Path:
@@ -20,16 +108,14 @@ def draw(findings: Findings, quantities: tuple[str, ...], folder: Path) -> Path:
         raise BenchmarkError(f"pictures need matplotlib ({error}); pip install 'anabranch[bench]'") from None
     figure = Figure(figsize=(7.0 * len(quantities), 4.5), layout="constrained")
     FigureCanvasAgg(figure)
-    for number, quantity in enumerate(quantities, start=1):
+    traces = [trace for trace in findings.traces if trace.repeat == 0]
+    for number, name in enumerate(quantities, start=1):
         axes = figure.add_subplot(1, len(quantities), number)
-        for trace in findings.traces:
-            values = [getattr(moment, quantity) / UNIT for moment in trace.moments]
-            axes.plot([moment.batch + 1 for moment in trace.moments], values, label=trace.name, marker=".")
-        axes.set_xlabel("batch")
-        axes.set_ylabel(LABELS[quantity])
+        quantity = QUANTITIES[name]
+        quantity.draw(axes, traces)
+        axes.set_ylabel(quantity.label)
         axes.set_ylim(bottom=0)
         axes.grid(alpha=0.3)
-        axes.legend()
     figure.suptitle(findings.experiment)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{findings.experiment}.png"

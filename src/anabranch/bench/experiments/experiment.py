@@ -1,115 +1,33 @@
 """What all experiments have in common: variants of one run on one input, what is measured, and claims about it.
 
 A variant is the same query on the same files with other settings. Every batch is one file per stream, so all variants
-see the same batches; output is counted per batch, and what clean-up delivers by itself. The number of results of each
-variant is compared with what the input must give: a faster wrong answer is no answer.
+see the same batches. The number of results of each variant is compared with what the input must give: a faster wrong
+answer is no answer.
+
+Where time is measured, `warm_up` gives the first variant a run that does not count, and `repeats` run all variants
+several times, there and back, so that whatever else the machine does meets them alike.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from datetime import datetime
-from itertools import pairwise
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from anabranch.api.engine import Engine
+from anabranch.bench.experiments.trace import Trace, read_trace
+from anabranch.bench.experiments.variant import SlowDown, Variant, perturb
+from anabranch.bench.experiments.workload import Workload
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import FIRST_MODIFIED
+from anabranch.bench.recipe import Input, materialise
+from anabranch.bench.slowdown import Slowdown
 from anabranch.errors import BenchmarkError
-from anabranch.manager.snapshot import Policy
-from anabranch.observe.numbers import format_bytes
-from anabranch.sources.synthetic import Synthetic
-
-STREAMS = "ABC"
-QUERY = "SELECT A.number AS a, B.number AS b, C.number AS c FROM A, B, C WHERE A.key = B.key AND B.key = C.key"
-
-
-@dataclass(frozen=True, slots=True)
-class Workload:
-    """The input of an experiment: three streams alike, `rows` each, in so many batches."""
-
-    rows: int
-    batches: int
-    tuple_range: int
-    ratios: tuple[int, ...]
-    seed: int = 1
-    shift_every: int | None = None
-
-    def streams(self) -> list[Synthetic]:
-        """The streams that are joined."""
-        return [
-            Synthetic(n, self.tuple_range, self.ratios, seed=self.seed, shift_every=self.shift_every)
-            for n in range(len(STREAMS))
-        ]
-
-    def expected_results(self) -> int:
-        """How many results there are: the sum over all join values of the product of their numbers in all streams."""
-        counts = [np.bincount(stream.keys(0, self.rows)) for stream in self.streams()]
-        most = max(map(len, counts))
-        return int(np.prod([np.pad(count, (0, most - len(count))) for count in counts], axis=0).sum())
-
-    def write(self, folder: Path) -> Path:
-        """The input as files, one per stream and batch."""
-        edges = np.linspace(0, self.rows, self.batches + 1).astype(int)
-        for name, stream in zip(STREAMS, self.streams(), strict=True):
-            (folder / name).mkdir(parents=True)
-            for number, (start, stop) in enumerate(pairwise(edges.tolist())):
-                path = folder / name / f"{number:05d}.parquet"
-                pq.write_table(pa.Table.from_batches([stream.rows(start, stop)]), path)
-                os.utime(path, (FIRST_MODIFIED + number, FIRST_MODIFIED + number))
-        return folder
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """A way to run it: a name for people, the memory of a processor in bytes, and policies."""
-
-    name: str
-    memory: int | None
-    policies: tuple[Policy, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Moment:
-    """What was seen after a batch: results since the beginning, and bytes of all processors."""
-
-    batch: int
-    seconds: float
-    results: int
-    active_bytes: int
-    spilled_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """What a variant did. `results` are those before clean-up."""
-
-    name: str
-    moments: tuple[Moment, ...]
-    spills: int
-    spilled_bytes: int
-    results: int
-    clean_up_results: int
-    clean_up_seconds: float
-    run_seconds: float
-
-    @property
-    def most_active_bytes(self) -> int:
-        """The most active state after any batch."""
-        return max(moment.active_bytes for moment in self.moments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +61,10 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment: its name, what the paper claims, the input, the variants, what is checked, and what is drawn."""
+    """An experiment: its name, what the paper claims, the input, the variants, what is checked, and what is drawn.
+
+    `threads` is how many processors work at the same time; without it, as many as there are cores.
+    """
 
     name: str
     claim: str
@@ -151,105 +72,58 @@ class Experiment:
     variants: tuple[Variant, ...]
     check: Callable[[Sequence[Trace]], Iterable[Claim]]
     draws: tuple[str, ...] = ("results", "active_bytes")
-    processors: int = 1
+    repeats: int = 1
+    warm_up: bool = False
+    threads: int | None = None
+
+    @property
+    def session(self) -> dict[str, str]:
+        """What Spark has to be told for it."""
+        if self.threads is None:
+            return {}
+        return {"spark.master": f"local[{self.threads}]", "spark.sql.shuffle.partitions": str(self.threads)}
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:
         """Run all variants and check the claims."""
-        tell(f"generating 3 x {self.workload.rows:,} rows")
-        expected = self.workload.expected_results()
-        streams = self.workload.write(work / "input")
+        tell("generating the input")
+        source = materialise(self.workload, work)
+        if self.warm_up:
+            tell("warming up")
+            self._run_one(spark, source, work, self.variants[0], 0)
         traces = []
-        for number, variant in enumerate(self.variants, start=1):
-            tell(f"{variant.name}: run {number} of {len(self.variants)}")
-            folder = work / f"run-{number}"
-            trace = run_variant(spark, streams, folder, variant, self.processors)
-            shutil.rmtree(folder)
-            found = trace.results + trace.clean_up_results
-            if found != expected:
-                raise BenchmarkError(f"{self.name}, {variant.name}: {found:,} results instead of {expected:,}")
-            traces.append(trace)
+        for repeat in range(self.repeats):
+            for variant in self.variants if repeat % 2 == 0 else reversed(self.variants):
+                tell(f"{variant.name}: run {repeat + 1} of {self.repeats}")
+                traces.append(self._run_one(spark, source, work, variant, repeat))
         return Findings(self.name, tuple(traces), tuple(self.check(traces)), self.workload)
 
-
-def run_variant(spark: SparkSession, streams: Path, folder: Path, variant: Variant, processors: int) -> Trace:
-    """Run the query once."""
-    engine = Engine(spark, folder / "checkpoint", processors, memory=variant.memory, policies=list(variant.policies))
-    for name in STREAMS:
-        schema = spark.read.parquet(str(streams / name)).schema
-        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(streams / name))
-        engine.register(name, frame)
-    run = engine.sql(QUERY).writeStream.format("noop").trigger(availableNow=True).start()
-    run.awaitTermination()
-    ended = time.time()
-    moments: list[Moment] = []
-    for progress in run.recentProgress:
-        if "anabranch" not in progress:
-            continue
-        seen = progress["anabranch"]["processors"]
-        before = moments[-1] if moments else Moment(-1, 0.0, 0, 0, 0)
-        moments.append(
-            Moment(
-                before.batch + 1,
-                before.seconds + progress["durationMs"]["triggerExecution"] / 1000,
-                before.results + progress["sink"]["numOutputRows"],
-                sum(entry["activeBytes"] for entry in seen),
-                sum(entry["spilledBytes"] for entry in seen),
-            )
-        )
-    spills = [event for event in run.events if event.kind == "spill"]
-    cleaned = [event for event in run.events if event.kind == "clean-up"]
-    last = run.recentProgress[-1]
-    begun = datetime.fromisoformat(last["timestamp"].replace("Z", "+00:00")).timestamp()
-    last_batch = begun + last["durationMs"]["triggerExecution"] / 1000
-    return Trace(
-        variant.name,
-        tuple(moments),
-        len({event.time for event in spills}),
-        sum(event.details["bytes"] for event in spills),
-        moments[-1].results if moments else 0,
-        sum(event.details["answered"] or 0 for event in cleaned),
-        max(ended - last_batch, 0.0) if cleaned else 0.0,
-        moments[-1].seconds if moments else 0.0,
-    )
+    def _run_one(self, spark: SparkSession, source: Input, work: Path, variant: Variant, repeat: int) -> Trace:
+        folder = work / "run"
+        trace = run_variant(spark, self.workload, source.path, folder, variant, repeat)
+        shutil.rmtree(folder)
+        if trace.all_results != source.expected_results:
+            told = f"{trace.all_results:,} results instead of {source.expected_results:,}"
+            raise BenchmarkError(f"{self.name}, {variant.name}: {told}")
+        return trace
 
 
-def table(findings: Findings) -> Group:
-    """The findings for people."""
-    shown = Table(title=findings.experiment, title_justify="left", box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for heading in (
-        "variant",
-        "results",
-        "cleaned up",
-        "pushes",
-        "pushed",
-        "active",
-        "run",
-        "clean-up",
-    ):
-        shown.add_column(heading, justify="left" if heading == "variant" else "right", no_wrap=True)
-    for trace in findings.traces:
-        shown.add_row(
-            trace.name,
-            f"{trace.results:,}",
-            f"{trace.clean_up_results:,}",
-            str(trace.spills),
-            format_bytes(trace.spilled_bytes),
-            format_bytes(trace.most_active_bytes),
-            f"{trace.run_seconds:.1f} s",
-            f"{trace.clean_up_seconds:.1f} s",
-        )
-    verdicts = [_verdict(claim) for claim in findings.claims]
-    return Group(shown, *verdicts)
-
-
-def _verdict(claim: Claim) -> Text:
-    verdict, style = ("holds", "green") if claim.holds else ("DOES NOT HOLD", "red")
-    return Text(f"{verdict}: {claim.text} ({claim.measured})", style)
-
-
-def write_findings(findings: Findings, folder: Path) -> Path:
-    """The findings as JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{findings.experiment}.json"
-    path.write_text(json.dumps(findings.document(), indent=2))
-    return path
+def run_variant(
+    spark: SparkSession, workload: Workload, source: Path, folder: Path, variant: Variant, repeat: int = 0
+) -> Trace:
+    """Run the query once on the files in `source`."""
+    engine = Engine(spark, folder / "checkpoint", **variant.settings())
+    for name in workload.streams:
+        schema = spark.read.parquet(str(source / name)).schema
+        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source / name))
+        timed = {} if workload.lateness is None else {"time": "ts", "lateness": workload.lateness}
+        engine.register(name, frame, **timed)
+    slowdown = Slowdown(os.getpid())
+    with slowdown if variant.slows_down else nullcontext():
+        for perturbation in variant.perturbations:
+            if isinstance(perturbation, SlowDown) and perturbation.batch == 0:
+                perturbation.happen(slowdown)
+        run = engine.sql(workload.query).writeStream.format("noop").trigger(availableNow=True).start()
+        perturb(run, [one for one in variant.perturbations if one.batch], slowdown)
+        run.awaitTermination()
+        ended = time.time()
+    return read_trace(variant.name, run, ended, repeat)

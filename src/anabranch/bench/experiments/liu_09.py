@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from anabranch.bench.experiments.experiment import Claim, Experiment, Trace
+from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.pushes import WORKLOAD, variants
+from anabranch.bench.experiments.trace import Trace
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.experiment import Claim, Experiment, Trace, Variant, Workload
-from anabranch.manager.policies.spill import Spill
+from anabranch.bench.experiments.experiment import Claim, Experiment
+from anabranch.bench.experiments.orders import VARIANTS, workload
+from anabranch.bench.experiments.trace import Trace
 
-MEMORY = 1_600_000
 AT_LEAST = 1.5
 AT_MOST = 0.5
 
@@ -33,10 +33,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 LIU_11 = Experiment(
     "liu-11",
     "groups with join ratios 4, 2 and 1: pushing the least productive beats pushing the most productive",
-    Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(4, 2, 1)),
-    (
-        Variant("push low", MEMORY, (Spill(order="least-productive", idle=None),)),
-        Variant("push high", MEMORY, (Spill(order="most-productive", idle=None),)),
-    ),
+    workload(4, 2, 1),
+    VARIANTS,
     check,
 )

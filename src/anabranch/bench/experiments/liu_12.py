@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.experiment import Claim, Experiment, Trace, Variant, Workload
-from anabranch.manager.policies.spill import Spill
+from anabranch.bench.experiments.experiment import Claim, Experiment
+from anabranch.bench.experiments.orders import VARIANTS, workload
+from anabranch.bench.experiments.trace import Trace
 
-MEMORY = 1_600_000
 AT_LEAST = 0.98
 
 
@@ -25,10 +25,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 LIU_12 = Experiment(
     "liu-12",
     "all groups with join ratio 3: pushing the least productive is not worse than pushing the most productive",
-    Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(3,)),
-    (
-        Variant("push low", MEMORY, (Spill(order="least-productive", idle=None),)),
-        Variant("push high", MEMORY, (Spill(order="most-productive", idle=None),)),
-    ),
+    workload(3),
+    VARIANTS,
     check,
 )

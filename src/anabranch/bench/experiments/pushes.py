@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from anabranch.bench.experiments.experiment import Variant, Workload
+from anabranch.bench.experiments.variant import Variant
+from anabranch.bench.experiments.workload import JoinWorkload
 from anabranch.manager.policies.spill import Spill
+from anabranch.sources.synthetic import Synthetic
 
 # Tuple range and join ratio as in the paper; rows and memory scaled so that memory runs short after a third of the run.
-WORKLOAD = Workload(rows=90_000, batches=30, tuple_range=30_000, ratios=(3,))
+WORKLOAD = JoinWorkload(rows=90_000, batch_count=30, stream=Synthetic(tuple_range=30_000, ratios=(3,)))
 MEMORY = 1_600_000
 PUSHES = (0, 10, 20, 30, 50, 100)
 

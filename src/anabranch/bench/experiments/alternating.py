@@ -1,0 +1,53 @@
+"""The runs behind figures 14, 15 and 16 of paper 1 (section 5.2): two processors with a load that alternates.
+
+Partition groups of processor 0 get ten times as many tuples as those of processor 1 for half a phase, then the other
+way round for a phase, and so on: whatever was moved has to move back soon. Memory is enough without any relocation, so
+relocation can only cost something here, and the figures ask how much.
+
+The paper's phases are of 10 minutes, and its time-spans of 15 to 45 seconds. Here a batch is the shortest time in which
+anything can happen. A phase has 20 of them and the shortest span is less than one: groups may move after every batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.bench.experiments.timing import by_variant, typical_seconds
+from anabranch.bench.experiments.trace import Trace
+from anabranch.bench.experiments.variant import Variant
+from anabranch.bench.experiments.workload import JoinWorkload
+from anabranch.manager.policies.lazy_disk import LazyDisk
+from anabranch.sources.synthetic import Synthetic
+
+ROWS_PER_BATCH = 2_200
+PHASE = 20  # batches
+BATCHES = 50
+STREAM = Synthetic(
+    tuple_range=ROWS_PER_BATCH * 5, ratios=(1, 1), shift_every=PHASE // 5, contiguous=True, shares=(10, 1)
+)
+WORKLOAD = JoinWorkload(
+    rows=ROWS_PER_BATCH * BATCHES, batch_count=BATCHES, stream=STREAM, first=ROWS_PER_BATCH * PHASE // 2
+)
+SHORTEST = "10 milliseconds"
+
+NONE = Variant("none", processors=2)
+
+
+def adapting(name: str, difference: float, span: str) -> Variant:
+    """A variant that relocates below this difference, at most once in a time-span."""
+    return Variant(name, policies=(LazyDisk(difference=difference, span=span),), processors=2)
+
+
+def overheads(traces: Sequence[Trace]) -> dict[str, float]:
+    """How much longer each variant takes than that without relocation, as a share."""
+    seconds = {name: typical_seconds(runs) for name, runs in by_variant(traces).items()}
+    return {name: took / seconds[NONE.name] - 1 for name, took in seconds.items() if name != NONE.name}
+
+
+def moves(traces: Sequence[Trace]) -> dict[str, float]:
+    """How many relocations each variant has, on average over its runs."""
+    return {
+        name: sum(len(run.relocations) for run in runs) / len(runs)
+        for name, runs in by_variant(traces).items()
+        if name != NONE.name
+    }

@@ -1,0 +1,45 @@
+"""Figure 15 of paper 1 (section 5.2): how often memory is evened out hardly matters for throughput.
+
+A load that alternates between two processors (`alternating`), relocation whenever Ml/Mm < 90%, and three minimal
+time-spans between relocations. In the paper they are 15, 30 and 45 s, with 31, 27 and 24 relocations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from anabranch.bench.experiments.alternating import NONE, SHORTEST, WORKLOAD, adapting, moves, overheads
+from anabranch.bench.experiments.experiment import Claim, Experiment
+from anabranch.bench.experiments.trace import Trace
+
+SPANS = (SHORTEST, "800 milliseconds", "1600 milliseconds")
+AT_MOST = 0.03
+
+
+def check(traces: Sequence[Trace]) -> Iterator[Claim]:
+    """Cheap, and more often with a shorter span."""
+    costs = overheads(traces)
+    yield Claim(
+        f"relocation takes at most {AT_MOST:.0%} more time than none",
+        all(cost <= AT_MOST for cost in costs.values()),
+        ", ".join(f"{name}: {cost:+.1%}" for name, cost in costs.items()),
+    )
+    counts = moves(traces)
+    yield Claim(
+        "the shorter the span, the more relocations",
+        all(more > fewer for more, fewer in pairwise(counts.values())),
+        ", ".join(f"{name}: {count:.1f}" for name, count in counts.items()),
+    )
+
+
+LIU_15 = Experiment(
+    "liu-15",
+    "an alternating load: throughput does not depend on the minimal time-span between relocations",
+    WORKLOAD,
+    (NONE, *(adapting(f"every {span}", 0.9, span) for span in SPANS)),
+    check,
+    draws=("results", "batch_seconds", "relocations"),
+    repeats=2,
+    warm_up=True,
+)

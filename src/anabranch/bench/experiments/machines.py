@@ -1,0 +1,49 @@
+"""Four machines on two cores, for the experiments of paper 2 with processing load (sections 4 and 5.4).
+
+Each of four processors is held to a small share of a core, a *machine*, so that two cores are enough for all of them
+and Spark's own work beside them hardly counts. A machine with external load gets less: the paper's extra process takes
+57% of a machine, ours 60%. The operator is the paper's windowed group-by, with tuples spread evenly over the groups.
+"""
+
+from __future__ import annotations
+
+from anabranch.bench.experiments.trace import Trace
+from anabranch.bench.experiments.variant import SlowDown, Variant
+from anabranch.bench.experiments.workload import GroupWorkload
+from anabranch.manager.policies.flux import FluxLoad
+from anabranch.manager.snapshot import Policy
+
+MACHINES = 4
+GROUPS = 64
+MACHINE = 0.15  # of a core
+LEFT = 0.4  # of a machine with external load
+
+
+def workload(batches: int) -> GroupWorkload:
+    """The windowed group-by, for so many batches."""
+    return GroupWorkload(rows=60_000 * batches, batch_count=batches, keys=16_384, history=4)
+
+
+def loaded(batch: int, *machines: int) -> SlowDown:
+    """From a batch on these machines have external load, and no others."""
+    return SlowDown(batch, tuple(MACHINE * (LEFT if one in machines else 1) for one in range(MACHINES)))
+
+
+def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown) -> Variant:
+    """Four machines that are loaded like this."""
+    return Variant(name, policies=policies, processors=MACHINES, groups=GROUPS, perturbations=loads)
+
+
+def balancing() -> tuple[Policy, ...]:
+    """Flux's load balancing; a round takes two batches, so four partitions move at a time."""
+    return (FluxLoad(per_round=4),)
+
+
+def capacity(slow: int) -> float:
+    """What is left of all machines when some have external load."""
+    return (MACHINES - slow * (1 - LEFT)) / MACHINES
+
+
+def throughput(trace: Trace, first: int, stop: int) -> float:
+    """Tuples per second in some batches."""
+    return trace.rate(trace.batch_rows, first, stop)

@@ -1,0 +1,195 @@
+"""What a variant did, batch by batch, as numbers: read from the progress and the events of its run.
+
+Results are counted per batch; those of clean-up, and those that the end of the input completes, by themselves. Memory,
+load and what waits are seen per processor after every batch.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from typing import Any
+
+from anabranch.api.run import Run
+from anabranch.observe.events import Event
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessorMoment:
+    """A processor after a batch. `busy` are seconds of work in the batch, `held_rows` wait in its buffer."""
+
+    active_bytes: int = 0
+    spilled_bytes: int = 0
+    busy: float = 0.0
+    held_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was seen after a batch: seconds, rows of the input and results since the beginning, and all processors."""
+
+    batch: int
+    seconds: float
+    rows: int
+    results: int
+    processors: tuple[ProcessorMoment, ...]
+
+    @property
+    def active_bytes(self) -> int:
+        """Of all processors."""
+        return sum(one.active_bytes for one in self.processors)
+
+    @property
+    def spilled_bytes(self) -> int:
+        """Of all processors."""
+        return sum(one.spilled_bytes for one in self.processors)
+
+    @property
+    def held_rows(self) -> int:
+        """Of all processors."""
+        return sum(one.held_rows for one in self.processors)
+
+    @property
+    def memory_ratio(self) -> float:
+        """Ml/Mm, the least used memory over the most used (paper 1, section 5.1)."""
+        used = [one.active_bytes for one in self.processors]
+        return min(used) / max(*used, 1)
+
+
+BEFORE = Moment(-1, 0.0, 0, 0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class Relocated:
+    """A move of partition groups: when, how many, and how long the protocol took."""
+
+    batch: int
+    groups: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What a variant did, the `repeat`th time. `results` are those before clean-up and before the input's end.
+
+    `last_seconds` pass from the end of the last batch to the end of the run: clean-up, and what else was left to do.
+    """
+
+    name: str
+    moments: tuple[Moment, ...]
+    spills: int = 0
+    spilled_bytes: int = 0
+    relocations: tuple[Relocated, ...] = ()
+    over_memory: int | None = None
+    clean_up_results: int = 0
+    end_results: int = 0
+    last_seconds: float = 0.0
+    repeat: int = 0
+
+    @property
+    def results(self) -> int:
+        """Results before clean-up."""
+        return self.moments[-1].results if self.moments else 0
+
+    @property
+    def all_results(self) -> int:
+        """All of them."""
+        return self.results + self.clean_up_results + self.end_results
+
+    @property
+    def run_seconds(self) -> float:
+        """The time of all batches."""
+        return self.moments[-1].seconds if self.moments else 0.0
+
+    @property
+    def clean_up_seconds(self) -> float:
+        """The time of clean-up."""
+        return self.last_seconds if self.clean_up_results else 0.0
+
+    @property
+    def most_active_bytes(self) -> int:
+        """The most active state after any batch."""
+        return max(moment.active_bytes for moment in self.moments)
+
+    @property
+    def batch_seconds(self) -> list[float]:
+        """The time of each batch."""
+        return [after.seconds - before.seconds for before, after in pairwise((BEFORE, *self.moments))]
+
+    @property
+    def batch_rows(self) -> list[int]:
+        """The rows of each batch that were worked on: those that arrived, less those that wait in buffers after it."""
+        done = [moment.rows - moment.held_rows for moment in (BEFORE, *self.moments)]
+        return [after - before for before, after in pairwise(done)]
+
+    @property
+    def batch_results(self) -> list[int]:
+        """The results of each batch."""
+        return [after.results - before.results for before, after in pairwise((BEFORE, *self.moments))]
+
+    def rate(self, counts: Sequence[int], first: int, stop: int) -> float:
+        """Rows or results of batches `first` to `stop`, per second."""
+        return sum(counts[first:stop]) / max(sum(self.batch_seconds[first:stop]), 1e-9)
+
+
+def read_trace(name: str, run: Run, ended: float, repeat: int = 0) -> Trace:
+    """What an ended run did; it ended at `ended`, by the clock."""
+    told = [progress for progress in run.recentProgress if "anabranch" in progress]
+    ends = [_end_of(progress) for progress in told]
+    events = run.events
+    spills = _of_kind(events, "spill")
+    over = _of_kind(events, "memory")
+    cleaned = _of_kind(events, "clean-up")
+    return Trace(
+        name,
+        _moments(told),
+        spills=len({event.time for event in spills}),
+        spilled_bytes=sum(event.details["bytes"] for event in spills),
+        relocations=tuple(_relocated(event, ends) for event in _of_kind(events, "relocate")),
+        over_memory=bisect_left(ends, over[0].time) if over else None,
+        clean_up_results=sum(event.details["answered"] or 0 for event in cleaned),
+        end_results=sum(event.details["results"] or 0 for event in _of_kind(events, "end")),
+        last_seconds=max(ended - ends[-1], 0.0) if ends else 0.0,
+        repeat=repeat,
+    )
+
+
+def _moments(told: Sequence[dict[str, Any]]) -> tuple[Moment, ...]:
+    moments: list[Moment] = []
+    for progress in told:
+        ours, before = progress["anabranch"], moments[-1] if moments else BEFORE
+        moments.append(
+            Moment(
+                before.batch + 1,
+                before.seconds + progress["durationMs"]["triggerExecution"] / 1000,
+                before.rows + sum(ours["receivedRows"].values()),
+                before.results + progress["sink"]["numOutputRows"],
+                tuple(_processor(entry) for entry in ours["processors"]),
+            )
+        )
+    return tuple(moments)
+
+
+def _processor(entry: dict[str, Any]) -> ProcessorMoment:
+    return ProcessorMoment(
+        entry["activeBytes"], entry["spilledBytes"], entry["busyMs"] / 1000, entry.get("heldRows") or 0
+    )
+
+
+def _relocated(event: Event, ends: Sequence[float]) -> Relocated:
+    told = event.details
+    return Relocated(bisect_left(ends, event.time), len(told["groups"]), told["bytes"], told["seconds"])
+
+
+def _of_kind(events: Sequence[Event], kind: str) -> list[Event]:
+    return [event for event in events if event.kind == kind]
+
+
+def _end_of(progress: dict[str, Any]) -> float:
+    """When a batch ended, in seconds since 1970."""
+    begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
+    return float(begun + progress["durationMs"]["triggerExecution"] / 1000)

@@ -1,0 +1,96 @@
+"""A way to run an experiment's query: settings of the engine, and what happens to it from outside.
+
+What happens (paper 2 says *perturbation*) happens when so many batches are done: processors get another share of a
+core, or one of them gets less memory. Spark begins the next batch at once, so it may be felt in the middle of that one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.api.run import Run
+from anabranch.bench.slowdown import Slowdown
+from anabranch.manager.snapshot import Policy
+
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class SlowDown:
+    """After so many batches processors have these shares of a core, one for each."""
+
+    batch: int
+    shares: tuple[float, ...]
+
+    def happen(self, slowdown: Slowdown) -> None:
+        """Set the shares."""
+        slowdown.set(dict(enumerate(self.shares)))
+
+
+@dataclass(frozen=True, slots=True)
+class CutMemory:
+    """After so many batches a processor has only so many bytes of memory."""
+
+    batch: int
+    processor: int
+    memory: int
+
+    def happen(self, run: Run) -> None:
+        """Set the memory."""
+        run.set_memory(self.memory, processor=self.processor)
+
+
+Perturbation = SlowDown | CutMemory
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """A way to run it: a name for people, the memory of each processor in bytes, policies, and what happens to it.
+
+    `initial_placement` are shares of the partition groups, one per processor; without it all have equally many.
+    """
+
+    name: str
+    memory: int | None = None
+    policies: tuple[Policy, ...] = ()
+    processors: int = 1
+    initial_placement: tuple[int, ...] | None = None
+    groups: int | None = None
+    perturbations: tuple[Perturbation, ...] = ()
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of the engine; what is not said is left to it."""
+        chosen = {
+            "processors": self.processors,
+            "memory": self.memory,
+            "policies": list(self.policies),
+            "initial_placement": self.initial_placement,
+            "groups": self.groups,
+        }
+        return {name: value for name, value in chosen.items() if value is not None}
+
+    @property
+    def slows_down(self) -> bool:
+        """Whether processors are slowed down at any time."""
+        return any(isinstance(perturbation, SlowDown) for perturbation in self.perturbations)
+
+
+def perturb(run: Run, perturbations: Iterable[Perturbation], slowdown: Slowdown) -> None:
+    """Let happen to a run what is to happen, each at its time; return after the last, or when the run has ended."""
+    for perturbation in sorted(perturbations, key=lambda one: one.batch):
+        while _batches_done(run) < perturbation.batch:
+            if not run.isActive:
+                return
+            time.sleep(POLL_SECONDS)
+        if isinstance(perturbation, SlowDown):
+            perturbation.happen(slowdown)
+        else:
+            perturbation.happen(run)
+
+
+def _batches_done(run: Run) -> int:
+    progress = run.lastProgress
+    return 0 if progress is None else int(progress["batchId"]) + 1
