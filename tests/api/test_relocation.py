@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -14,6 +19,8 @@ from typer.testing import CliRunner
 import anabranch as ab
 from anabranch.cli.main import app
 from anabranch.errors import ConfigError
+from anabranch.manager.actions import HoldGroups
+from anabranch.manager.snapshot import Snapshot
 from tests.faults.driver import Rig
 from tests.oracle.feed import written
 from tests.oracle.referee import Stream, assert_same_rows, join
@@ -21,6 +28,26 @@ from tests.oracle.referee import Stream, assert_same_rows, join
 pytestmark = pytest.mark.spark
 
 UNBOUNDED = "SELECT A.k, A.v, B.v AS w, C.v AS x FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
+
+
+class Waits:
+    """Lets all rows of some groups wait, always."""
+
+    def decide(self, snapshot: Snapshot) -> Iterator[HoldGroups]:
+        yield HoldGroups(0, 0, tuple(range(8)), "they are told to")
+
+
+def clean_up_with(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, checkpoint: Path) -> str:
+    """What `anabranch clean-up` tells, with the tests' own Spark instead of one of its own."""
+
+    @contextmanager
+    def ours(**_: Any) -> Iterator[SparkSession]:
+        yield spark.newSession()
+
+    monkeypatch.setattr(import_module("anabranch.cli.clean_up"), "embedded_spark", ours)
+    shown = CliRunner().invoke(app, ["clean-up", str(checkpoint)])
+    assert shown.exit_code == 0, shown.output
+    return shown.stdout
 
 
 @pytest.fixture
@@ -50,7 +77,7 @@ def test_a_run_moves_state_and_is_rescaled_while_it_goes_on(spark: SparkSession,
         seen = run.lastProgress["anabranch"]["processors"]
         assert run._runner.placements[0].count(0) == 11, "two thirds of the groups"
         assert {"busyMs", "idleMs", "heldRows"} <= seen[0].keys()
-        run.relocate(range(6), to=1)
+        run.relocate(np.arange(6), to=1)
         run.relocate(7, to=2, pace="1k")
         rig.add(1)
         run.processAllAvailable()
@@ -100,22 +127,77 @@ def test_rows_that_are_held_back_do_not_wait_for_a_batch_that_never_comes(spark:
 
 def test_a_function_that_a_batch_is_given_to_cannot_move_state(spark: SparkSession, rig: Rig) -> None:
     told: list[str] = []
+    ready = threading.Event()
 
     def move(results: DataFrame, batch_id: int) -> None:
-        try:
-            run.relocate([1], to=1)
-        except ConfigError as error:
-            told.append(str(error))
+        ready.wait(60)
+        for call in (lambda: run.relocate([1], to=1), lambda: run.rescale(2), lambda: run.set_memory("1m")):
+            with pytest.raises(ConfigError) as caught:
+                call()
+            told.append(str(caught.value))
 
-    ready: list[ab.Run] = []
     writer = engine(spark, rig).sql(UNBOUNDED).writeStream.foreachBatch(move).trigger(processingTime="1 second")
     run = writer.start()
-    ready.append(run)
+    ready.set()
     try:
         run.processAllAvailable()
     finally:
         run.stop()
-    assert any("use another thread" in text for text in told)
+    assert len(told) >= 3
+    assert all("use another thread" in text for text in told)
+
+
+def test_a_run_that_was_stopped_during_a_move_is_complete_when_it_has_ended(spark: SparkSession, rig: Rig) -> None:
+    run = engine(spark, rig).sql(UNBOUNDED).writeStream.trigger(processingTime="1 hour").start(rig.output)
+    run.processAllAvailable()
+    run.relocate(range(16), to=2, pace=1)
+    run.stop()
+    rig.add(1)
+    run = engine(spark, rig).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
+    run.awaitTermination()
+    assert_same_rows(written(rig.output), everything(rig))
+
+
+def test_rows_that_wait_in_a_stopped_run_are_joined_by_clean_up(
+    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig.add(1)
+    made = engine(spark, rig, policies=[Waits()])
+    writer = made.sql(UNBOUNDED).writeStream.trigger(availableNow=True).option("path", str(rig.output))
+    run = writer.start()
+    run.leave_open()
+    run.awaitTermination()
+    missing = len(everything(rig)) - len(written(rig.output))
+    assert missing > 0
+    shown = clean_up_with(spark, monkeypatch, rig.checkpoint)
+    assert f"{missing:,} postponed results are delivered" in shown
+    assert_same_rows(written(rig.output), everything(rig))
+    assert "nothing was owed" in clean_up_with(spark, monkeypatch, rig.checkpoint)
+
+
+def test_a_query_that_is_added_goes_where_the_processors_are(spark: SparkSession, rig: Rig) -> None:
+    made = engine(spark, rig, memory="10m")
+    other = made.sql("SELECT A.v, B.v AS w FROM A, B WHERE A.v = B.v").writeStream.queryName("other").format("noop")
+    first = made.sql(UNBOUNDED).writeStream.queryName("first").option("path", str(rig.output))
+    run = made.start([first.trigger(processingTime="100 milliseconds")])
+    try:
+        run.processAllAvailable()
+        run.rescale(processors=2)
+        run.relocate(range(3), to=1)
+        run.set_memory("1k", processor=0)
+        placement = run._runner.placements[0]
+        run.add(other)
+        assert run._runner.processors == 2
+        assert run._runner.placements[0] == placement, "what has moved stays where it is"
+        assert set(run._runner.placements[1]) == {0, 1}
+        rig.add(1)
+        run.processAllAvailable()
+        assert {event.details["processor"] for event in run.events if event.kind == "spill"} == {0}, "memory stays cut"
+        run.relocate(range(16), to=0)
+        run.clean_up()
+        assert_same_rows(written(rig.output), everything(rig))
+    finally:
+        run.stop()
 
 
 def test_memory_can_be_cut_while_a_run_goes_on(spark: SparkSession, rig: Rig) -> None:

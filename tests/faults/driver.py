@@ -18,6 +18,7 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.api.writer import Writer
 from tests.conftest import QUICK_START
+from tests.oracle.chance import ChanceMoves
 from tests.oracle.feed import Feed, run_to_end
 from tests.oracle.referee import Stream, join, query
 
@@ -38,6 +39,8 @@ QUERIES["groups"] = GROUPS
 # The same with next to no memory: almost everything is pushed to disk after every batch.
 SPILLED = "spilled "
 MEMORY = 2_000
+# The same with groups that move, at once or by and by, and rows that wait, by chance after every batch.
+MOVED = "moved "
 # The condition between the two operators is one for Spark, so there is an exchange, and a second round.
 JOINS = {"rounds": "(A B) C"}
 
@@ -74,18 +77,22 @@ class Rig:
         streams = {name: Stream(rows, ["k"], "at", windows[name]) for name, rows in complete.items()}
         return join(streams, ["A.k", "A.v", "B.v AS w", "C.v AS x"])
 
-    def engine(self, session: Any, processors: int = 2, memory: int | None = None) -> ab.Engine:
+    def engine(self, session: Any, processors: int = 2, **settings: Any) -> ab.Engine:
         """An engine over the feeds."""
-        engine = ab.Engine(session, self.checkpoint, processors=processors, groups=16, memory=memory)
+        engine = ab.Engine(session, self.checkpoint, processors=processors, groups=16, **settings)
         for name, feed in self.feeds.items():
             engine.register(name, feed.stream(session), time="at", lateness="1 minute")
         return engine
 
     def query(self, session: Any, kind: str, processors: int = 2) -> ab.Query:
         """One of the queries over the feeds."""
-        memory = MEMORY if kind.startswith(SPILLED) else None
-        kind = kind.removeprefix(SPILLED)
-        return self.engine(session, processors, memory).sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
+        settings: dict[str, Any] = {}
+        if kind.startswith(SPILLED):
+            settings["memory"] = MEMORY
+        elif kind.startswith(MOVED):
+            settings["policies"] = [ChanceMoves(5)]
+        kind = kind.removeprefix(SPILLED).removeprefix(MOVED)
+        return self.engine(session, processors, **settings).sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
 
     def writer(self, engine: ab.Engine, kind: str) -> Writer:
         """One of the queries on its way to a folder of its own."""

@@ -21,10 +21,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 # Failpoint and query; each is passed once per batch, except sink.publish, which is passed once per file.
 KILLS = [
     ("step.before_sink=kill@2", "filtered"),
-    ("step.after_sink=kill@3", "plain"),
+    ("step.after_sink=kill@3", "moved plain"),
     ("sink.publish=kill@4", "filtered"),
     ("step.before_commit=kill@2", "plain"),
-    ("step.after_commit=kill@2", "plain"),
+    ("step.after_commit=kill@2", "moved plain"),
     ("clean-up.after_sink=kill@1", "spilled plain"),
 ]
 
@@ -63,23 +63,23 @@ def kill_at_random(start: Start, rig: Rig, query: str) -> float:
 
 
 def test_the_answer_is_exact_after_kills_at_any_moment(start: Start, finish: Finish, tmp_path: Path) -> None:
-    rigs = {failpoint: Rig(tmp_path / failpoint.partition("=")[0]) for failpoint, _ in KILLS}
-    moved = Rig(tmp_path / "random")
-    for rig in (*rigs.values(), moved):
+    rigs = [Rig(tmp_path / str(n)) for n in range(len(KILLS))]
+    by_chance = Rig(tmp_path / "random")
+    for rig in (*rigs, by_chance):
         rig.add(3)
     with ThreadPoolExecutor(2) as two_at_once:
         killed = [
-            two_at_once.submit(kill_at_failpoint, start, rigs[failpoint], failpoint, query)
-            for failpoint, query in KILLS
+            two_at_once.submit(kill_at_failpoint, start, rig, failpoint, query)
+            for rig, (failpoint, query) in zip(rigs, KILLS, strict=True)
         ]
-        moment = two_at_once.submit(kill_at_random, start, moved, "plain").result()
+        moment = two_at_once.submit(kill_at_random, start, by_chance, "moved plain").result()
         for kill in killed:
             kill.result()
-    for rig in (*rigs.values(), moved):
+    for rig in (*rigs, by_chance):
         rig.add(1)
     # One process continues them all, some with another number of processors than before.
-    cases = [(failpoint, rigs[failpoint], query) for failpoint, query in KILLS]
-    cases.append((f"{moment} s after a commit", moved, "plain"))
+    cases = [(failpoint, rig, query) for rig, (failpoint, query) in zip(rigs, KILLS, strict=True)]
+    cases.append((f"{moment} s after a commit", by_chance, "moved plain"))
     runs = [
         {"directory": str(rig.directory), "query": query, "processors": processors}
         for processors, (_, rig, query) in zip((2, 3, 1, 2, 2, 3, 2), cases, strict=True)
@@ -89,7 +89,7 @@ def test_the_answer_is_exact_after_kills_at_any_moment(start: Start, finish: Fin
             assert_same_rows(written(rig.output), rig.expected())
             assert_clean(rig)
             assert report["batches"][-1] == 3
-            if rig is not moved:
+            if rig is not by_chance:
                 assert ("skip" in report["events"]) == killed_at.startswith("step.after_commit")
         except AssertionError as error:
             raise AssertionError(f"killed at {killed_at}: {error}") from error

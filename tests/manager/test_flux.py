@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from math import log2
 
 import numpy as np
 import pytest
@@ -12,12 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
-from anabranch.manager.policies.flux_rounds import (
-    RECENT,
-    most_moves_of_a_group,
-    most_moves_per_minute,
-    most_turns_back,
-)
+from anabranch.manager.policies.flux_rounds import CALM, FIRST_REST, LAST_REST, LONGEST, RECENT
 from tests.manager.cluster import NOW, Cluster, Flux, moved, processor, round_of, snapshot
 from tests.oracle.profiles import examples
 
@@ -174,7 +170,24 @@ def test_a_fixed_minimum_neither_grows_nor_makes_groups_rest() -> None:
     assert policy._rounds.damping.doublings == 0
 
 
-# The closed loop.
+# The closed loop, and the bounds that the essay of `flux_rounds` derives.
+
+
+def most_turns_back(batches: float) -> float:
+    """In how many rounds load can turn back, of so many batches, when delta_min tunes itself."""
+    return min(LONGEST, log2(1 + batches)) + batches / (2 * CALM)
+
+
+def most_moves_of_a_group(batches: float) -> float:
+    """How often one group can move in so many batches, when delta_min tunes itself."""
+    return 1 + min(log2(LAST_REST / FIRST_REST), log2(1 + batches / FIRST_REST)) + batches / LAST_REST
+
+
+def most_moves_per_minute(minutes: float, batch: float, processors: int, groups: int, per_round: int = 1) -> float:
+    """How many groups can move per minute on average over a run with batches of so many seconds, whatever happens."""
+    batches = 60 * minutes / batch
+    by_rounds = per_round * (processors // 2) * batches / 2
+    return min(by_rounds, groups * most_moves_of_a_group(batches)) / minutes
 
 
 def whoever_has_groups_gets_the_rows(period: int) -> Callable[[Cluster], Sequence[int]]:

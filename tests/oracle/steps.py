@@ -25,6 +25,7 @@ from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.memory import Memory
 from anabranch.runtime.pack import pack
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.step import StepRunner
@@ -104,7 +105,15 @@ class Steps:
             targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]
             answers = Answers(self.plan.layout, targets)
             self.events = EventLog()
-            self.runner = StepRunner(self.plan, engine._settings, self.taken, answers, self.events, self.results)
+            self.runner = StepRunner(
+                self.plan,
+                engine._settings,
+                Memory(engine._settings.memory),
+                self.taken,
+                answers,
+                self.events,
+                self.results,
+            )
         except BaseException:
             self.taken.release()
             raise
@@ -139,6 +148,11 @@ class Steps:
         """Deliver some of what is owed; whether anything still is."""
         frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
         return self.runner.clean_up(pack(self.plan.layout, frames), self.runner.last_number)
+
+    def let_go_on(self) -> bool:
+        """Let rows go on that were held back, as a run does that no batch comes to; whether any still wait."""
+        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
+        return self.runner.let_go_on(pack(self.plan.layout, frames))
 
     def check_owners(self) -> None:
         """Every partition group of every operator has one owner, and nobody else has state of it."""

@@ -218,6 +218,42 @@ def test_a_processor_does_not_spill_while_it_moves_state(spark: SparkSession, tm
         assert [event.kind for event in steps.events.all()] == ["spill"], "what was decided first is done"
 
 
+def test_of_two_policies_that_move_the_same_groups_the_first_does(spark: SparkSession, tmp_path: Path) -> None:
+    fed = [rows(100, n) for n in range(3)]
+    first = Script({1: (RelocateGroups(0, (0, 1), 0, 1, 10, "the first says so"),)})
+    second = Script({1: (RelocateGroups(0, (1, 2), 0, 2, 10, "the second says so"),)})
+    policies = {"policies": [first, second]}
+    with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=3, settings=policies) as steps:
+        feed(steps, fed)
+        (event,) = relocations(steps)
+        assert "the first says so" in event.reason
+        referee.assert_same_rows(steps.answer, expected(fed))
+
+
+def test_a_move_that_is_asked_for_does_not_change_a_batch_that_is_repeated(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = [rows(60, n) for n in range(4)]
+    given: dict[int, list[pa.Table]] = {}
+
+    def keep(results: object, batch_id: int) -> None:
+        given.setdefault(batch_id, []).append(results.toArrow())
+
+    with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep) as steps:
+        feed(steps, fed[:2])
+        monkeypatch.setenv(failpoints.VARIABLE, f"step.after_sink=raise@once:{tmp_path / 'crash'}")
+        with pytest.raises(failpoints.FailpointError):
+            steps.feed({"A": fed[2], "B": fed[2]})
+    with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep) as steps:
+        steps.runner.by_hand.relocate(range(8), 1, None, 500)
+        feed(steps, [fed[2]])
+        referee.assert_same_rows(given[2][1], given[2][0])
+        feed(steps, [fed[3]])
+        assert sum(report.held_rows for report in steps.results[-1].reports) > 0, "from then on they wait"
+        steps.end()
+    referee.assert_same_rows(pa.concat_tables(times[-1] for times in given.values()), expected(fed, 3_000))
+
+
 @pytest.mark.parametrize(
     ("action", "told"),
     [
@@ -236,15 +272,19 @@ def test_what_a_policy_gets_wrong_is_named(spark: SparkSession, tmp_path: Path, 
         feed(steps, [rows(20, 0)])
 
 
-def test_no_row_of_a_spilled_group_waits_for_ever(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("between", [False, True], ids=["batches only", "with steps between them"])
+def test_no_row_of_a_spilled_group_waits_for_ever(spark: SparkSession, tmp_path: Path, between: bool) -> None:
     """Each group of a grouping has its turn, so an answer comes within so many batches of the time it is due."""
     everything = tuple(range(GROUPS))
-    policy = Script({n: (SpillGroups(0, 0, everything, 0, "the script says so"),) for n in range(1, 60)})
+    push, wait = SpillGroups(0, 0, everything, 0, "the script says so"), HoldGroups(0, 0, (0,), "the script says so")
+    policy = Script(dict.fromkeys(range(1, 60), (push, wait) if between else (push,)))
     kinds = {"A": KINDS["A"]}
     due: dict[int, int] = {}
     with Steps(spark, tmp_path / "c", GROUPED, kinds, processors=1, settings={"policies": [policy]}) as steps:
         for n in range(24):
             steps.feed({"A": rows(20, n, keys=20)})
+            if between:
+                steps.let_go_on()
             seen = {int(m.as_py()) for table in steps.answers for m in table.column("m")}
             due |= {value: n for value in seen if value not in due}
         # Every row is the greatest value of its group when it comes, so it is in one answer; it is settled, with a

@@ -23,7 +23,8 @@ from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.plan.network import Request
 from anabranch.runtime.answers import Answers
-from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.checkpoint import Checkpoint, Step
+from anabranch.runtime.memory import Memory
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
 from anabranch.runtime.step import StepRunner
@@ -35,10 +36,8 @@ if TYPE_CHECKING:
 AGAIN = "start its program again and let it call run.clean_up()"
 
 
-def clean_up_stopped(
-    spark: SparkSession, checkpoint: Checkpoint, empty: Path, tell: Callable[[int], None], events: EventLog
-) -> int:
-    """Deliver all that a stopped run owes; returns how many results that were.
+def clean_up_stopped(spark: SparkSession, checkpoint: Checkpoint, empty: Path, tell: Callable[[int], None]) -> int:
+    """Deliver all that a stopped run owes, and what rows that were held back give; returns how many results that were.
 
     `empty` is a folder without files, which stands for the streams. `tell` hears how many groups still owe results.
     """
@@ -55,23 +54,27 @@ def clean_up_stopped(
                 f"{checkpoint.path}: a batch was under way when the run was stopped. Start the run again; once that "
                 "batch is done, what it owes can be cleaned up"
             )
-        plan, runner = _runner(engine, writers, checkpoint, events)
+        plan, runner = _runner(engine, writers, checkpoint)
         packed = no_rows(spark, plan)
         tell(runner.owing_groups)
         runner.go_on(packed)
+        while runner.let_go_on(packed):
+            pass
         tell(runner.owing_groups)
         while runner.clean_up(packed, runner.last_number):
             tell(runner.owing_groups)
         tell(0)
-        answered = [event.details["answered"] or 0 for event in events.all() if event.kind == "clean-up"]
-        return sum(answered)
+        return _delivered(checkpoint.last_step()) - _delivered(last)
     finally:
         checkpoint.release()
 
 
-def _runner(
-    engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint, events: EventLog
-) -> tuple[Plan, StepRunner]:
+def _delivered(step: Step | None) -> int:
+    """The results up to a step, of the queries whose results are counted."""
+    return sum(rows or 0 for rows in step.totals["results"].values()) if step is not None else 0
+
+
+def _runner(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint) -> tuple[Plan, StepRunner]:
     """The plan that is in force, and what makes steps under it."""
     stored = checkpoint.plan(checkpoint.plan_number)
     asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
@@ -84,7 +87,8 @@ def _runner(
     tag = checkpoint.tag
     targets = [target_of(writer, engine.spark, tag, name) for name, writer in writers.items()]
     answers = Answers(plan.layout, targets)
-    return plan, StepRunner(plan, engine._settings, checkpoint, answers, events, deque())
+    memory = Memory(engine._settings.memory)
+    return plan, StepRunner(plan, engine._settings, memory, checkpoint, answers, EventLog(), deque())
 
 
 def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:

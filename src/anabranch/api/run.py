@@ -27,6 +27,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
@@ -59,6 +60,7 @@ class Run:
         self._writers: dict[str, Writer] = {}
         self._targets: dict[str, Target] = {}
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
+        self._memory = Memory(engine._settings.memory)
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()
         self._ended = threading.Event()
@@ -170,7 +172,7 @@ class Run:
                 if waited_for is self._spark_query:
                     break
         while self._let_go_on():
-            pass
+            time.sleep(CLEAN_UP_PAUSE)
 
     def _let_go_on(self) -> bool:
         """Let rows go on that were held back, unless a batch is coming; whether any still wait."""
@@ -223,9 +225,8 @@ class Run:
             pace: how many bytes per step, such as "256m", the processor reads ahead before the groups are its own. Rows
                 that arrive for them in the meantime are held back. By default it reads when it needs to.
         """
-        self._check_may_change("moved", "no state can be")
-        chosen = [groups] if isinstance(groups, int) else list(groups)
-        with self._changing:
+        chosen = list(groups) if isinstance(groups, Iterable) else [groups]
+        with self._between_batches("moved", "no state can be"):
             self._ends = self._ends or self._ends_by_itself
             self._runner.by_hand.relocate(chosen, to, operator, None if pace is None else parse_bytes(pace))
 
@@ -234,14 +235,13 @@ class Run:
 
         A checkpoint that is resumed by a program that asks for the same number as before keeps this one.
         """
-        self._check_may_change("rescaled", "the run cannot be")
-        with self._changing:
+        with self._between_batches("rescaled", "the run cannot be"):
             self._runner.by_hand.rescale(processors)
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
-        """Change how much active state a processor may have, or all of them, from the next batch on."""
+        """Change how much active state a processor may have, or all of them, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
-        with self._changing:
+        with self._between_batches("changed", "memory cannot be"):
             self._runner.by_hand.give_memory(budget, processor)
 
     def stop(self) -> None:
@@ -306,7 +306,7 @@ class Run:
         tag = checkpoint.tag
         targets = {n: self._targets.get(n) or target_of(writer, engine.spark, tag, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
-        runner = StepRunner(plan, engine._settings, checkpoint, answers, self._events, self._results)
+        runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
         self._writers, self._targets = named, targets
         if checkpoint.announced(checkpoint.last_step()) is not None:
@@ -343,6 +343,14 @@ class Run:
             raise ConfigError(f"{subject} {what} by a function that a batch is given to; use another thread")
         if not self._spark_query.isActive:
             raise ConfigError(f"the run has ended, so {subject} {what}; start the engine again")
+
+    @contextmanager
+    def _between_batches(self, what: str, subject: str) -> Iterator[None]:
+        """While nothing else changes the run, which goes on."""
+        self._check_may_change(what, subject)
+        with self._changing:
+            self._check_may_change(what, subject)  # it may have ended in the meantime
+            yield
 
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")

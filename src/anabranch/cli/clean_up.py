@@ -17,7 +17,6 @@ from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import AsJson, Debug, reported
 from anabranch.cli.wording import doing, say
 from anabranch.errors import CheckpointError
-from anabranch.observe.events import EventLog
 from anabranch.runtime.checkpoint import Checkpoint
 
 
@@ -41,7 +40,6 @@ def clean_up(
             f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
         )
     console = Console(quiet=quiet or as_json)
-    events = EventLog()
     with ExitStack() as stack:
         with doing(console, "starting Spark"):
             spark = stack.enter_context(embedded_spark(debug=debug))
@@ -62,11 +60,10 @@ def clean_up(
             most = max(most, owing)
             progress.update(task, total=most, completed=most - owing)
 
-        results = clean_up_stopped(spark, found, Path(empty), tell, events)
-    cleaned = [event for event in events.all() if event.kind == "clean-up"]
+        results = clean_up_stopped(spark, found, Path(empty), tell)
     if as_json:
         print(json.dumps({"checkpoint": str(found.path), "groups": most, "results": results}, indent=2))
-    elif cleaned:
-        say(console, f"{results:,} postponed results of {most} groups are delivered")
+    elif most or results:
+        say(console, f"{results:,} postponed results{f' of {most} groups' if most else ''} are delivered")
     else:
         say(console, "nothing was owed")

@@ -40,7 +40,7 @@ class OperatorSeen:
 class ProcessorSeen:
     """A processor with its active bytes (Mu in paper 1), its budget (Ma), None for no limit, and its operators.
 
-    Since the last snapshot it was `busy` for so many seconds, in which it worked on so many `rows` from streams.
+    Since the last snapshot it was `busy` for so many seconds, in which its operators worked on so many `rows`.
     `held_bytes` are those of rows that wait in its buffer. It `moves` while groups are on their way to it or from it.
     """
 

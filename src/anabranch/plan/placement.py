@@ -92,6 +92,15 @@ def rescaled(placement: Placement, processors: int) -> Placement:
     return tuple(next(free) if owner is None else owner for owner in found)
 
 
+def on_processors(placement: Placement, before: int, after: int) -> Placement:
+    """A placement for so many processors as one for another number: what is whole on one of several stays whole."""
+    if before == after:
+        return placement
+    if before > 1 and len(set(placement)) == 1:
+        return (placement[0] % after,) * len(placement)
+    return rescaled(placement, after)
+
+
 def families_of(operators: int, fused: Iterable[tuple[int, int]]) -> tuple[int, ...]:
     """The family of each operator, called by its first member; `fused` are pairs of a lower operator and an upper."""
     family = list(range(operators))

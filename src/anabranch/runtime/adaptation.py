@@ -1,8 +1,9 @@
 """Between two batches: let policies look at the state, and do what they decide.
 
 Everything here is an edit of manifests and placements, made by the driver before it commits a step. What was done is
-told as events. Spilling and relocation never happen at the same time on one processor: what is decided first is done,
-and the other may be decided again after the next step.
+told as events. All policies look at the same state, so a processor that has a part in what one has decided is left
+alone by those after it: it does not spill and relocate at the same time, and no two policies move its groups. What was
+decided first is done, and the other may be decided again after the next step.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from anabranch.runtime.inventory import Known
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.report import Report
 from anabranch.state.generation import spilled_groups
-from anabranch.state.groups import GroupSet
+from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import describe, held_rows
 from anabranch.state.run import FileCuts
 from anabranch.state.spill import spill
+
+ASKED = "it was asked for"
 
 
 @dataclass
@@ -46,9 +49,13 @@ class Adapted:
     def relocated(self, found: Distribution, moves: Sequence[Relocation]) -> None:
         """Note relocations, done or begun."""
         self.distribution = found
-        for relocation in moves:
-            self.changed |= {relocation.move.sender, relocation.move.receiver}
         self.moved += moves
+        self.changed |= self.parties
+
+    @property
+    def parties(self) -> set[int]:
+        """The processors that have a part in a relocation."""
+        return {processor for entry in self.moved for processor in (entry.move.sender, entry.move.receiver)}
 
 
 class Adaptation:
@@ -87,10 +94,11 @@ class Adaptation:
         asked = self._clock()
         snapshot = self._snapshot(step, adapted, reports)
         for policy in self._policies:
+            taken = adapted.parties
             for action in policy.decide(snapshot):
-                self._do(policy, action, adapted, step, since, asked)
-        for n, groups in self.relocator.held_back(adapted.distribution).items():
-            adapted.hold[n] = adapted.hold[n] | groups if n in adapted.hold else groups
+                if not (isinstance(action, RelocateGroups) and {action.sender, action.receiver} & taken):
+                    self._do(policy, action, adapted, step, since, asked)
+        adapted.hold = unite(adapted.hold, self.relocator.held_back(adapted.distribution))
         return adapted
 
     def tell(self, adapted: Adapted) -> None:
@@ -110,9 +118,11 @@ class Adaptation:
             self._tell_moved(relocation)
         self._tell_over_memory(adapted.distribution.manifests)
 
-    def tell_rescaled(self, before: int, after: int) -> None:
-        """Tell that there are more processors now, or fewer."""
-        told = f"state of {before} processors is now listed on {after}, since it was asked for"
+    def tell_rescaled(self, before: int, after: int, given_up: int) -> None:
+        """Tell that there are more processors now, or fewer, and that so many relocations were given up for it."""
+        told = f"state of {before} processors is now listed on {after}, since {ASKED}"
+        if given_up:
+            told += f"; {given_up} relocation{'s' if given_up > 1 else ''} under way came to nothing by that"
         self._events.add("rescale", told, before=before, after=after)
 
     def now(self) -> float:
@@ -140,8 +150,7 @@ class Adaptation:
                 adapted.relocated(after, [relocation])
         elif isinstance(action, SpillGroups):
             self._check_spill(policy, action, found)
-            moved = {p for entry in adapted.moved for p in (entry.move.sender, entry.move.receiver)}
-            if action.processor not in moved and not found.is_moving(action.processor):
+            if action.processor not in adapted.parties and not found.is_moving(action.processor):
                 spilled = self._spill(action, found.manifests[action.processor], step, since)
                 adapted.distribution = found.with_manifest(action.processor, spilled)
                 adapted.changed.add(action.processor)
@@ -149,8 +158,7 @@ class Adaptation:
         elif isinstance(action, HoldGroups):
             self._check_hold(policy, action)
             groups = GroupSet.of(self._groups, action.groups)
-            for n in self.relocator.members(action.family):
-                adapted.hold[n] = adapted.hold[n] | groups if n in adapted.hold else groups
+            adapted.hold = unite(adapted.hold, dict.fromkeys(self.relocator.members(action.family), groups))
         else:
             raise ConfigError(f"the policy {policy!r} decided on {action!r}, which is no action")
 
@@ -170,8 +178,8 @@ class Adaptation:
                     rows=report.worked,
                     results=sum(report.produced),
                     spilled_bytes=manifest.spilled_bytes,
-                    held_bytes=report.held_bytes,
-                    moves=found.is_moving(p),
+                    held_bytes=sum(piece.bytes for piece in manifest.held()),
+                    moves=found.is_moving(p) or p in adapted.parties,
                 )
             )
         return Snapshot(step, now, tuple(seen), max(now - before, 0.0))

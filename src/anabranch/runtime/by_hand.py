@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from numbers import Integral
 
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions import RelocateGroups
 from anabranch.plan.placement import even_placement, rescaled
-from anabranch.runtime.adaptation import Adaptation, Adapted
+from anabranch.runtime.adaptation import ASKED, Adaptation, Adapted
 from anabranch.runtime.distribution import Distribution
 from anabranch.runtime.inventory import Known
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.standing import Standing
-
-REASON = "it was asked for"
+from anabranch.state.groups import unite
 
 
 class ByHand:
@@ -66,9 +66,9 @@ class ByHand:
         for family in self._families(operator):
             placement = found.placements[family]
             for sender in sorted({placement[group] for group in groups} - {receiver}):
-                own = tuple(group for group in groups if placement[group] == sender)
+                own = tuple(int(group) for group in groups if placement[group] == sender)
                 size = self._adaptation.relocator.size(adapted.distribution, family, own, sender)
-                move = RelocateGroups(family, own, sender, receiver, size, REASON, pace)
+                move = RelocateGroups(family, own, sender, int(receiver), size, ASKED, pace)
                 after, relocation = self._adaptation.relocator.begin(adapted.distribution, move, asked)
                 adapted.relocated(after, [relocation])
         if adapted.moved:
@@ -77,7 +77,7 @@ class ByHand:
 
     def _rescale(self, processors: int) -> None:
         found = self._standing.distribution
-        if not isinstance(processors, int) or isinstance(processors, bool) or processors < 1:
+        if not _is_whole(processors) or processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
         even_placement(len(found.placements[0]), processors)
         if processors == found.processors:
@@ -87,15 +87,15 @@ class ByHand:
             for operator, placement in zip(self._operators, found.placements, strict=True)
         )
         self._put_in_force(self._adaptation.relocator.rescale(found, processors, placements))
-        self._adaptation.tell_rescaled(found.processors, processors)
+        self._adaptation.tell_rescaled(found.processors, processors, len(found.moving))
 
     def _put_in_force(self, found: Distribution) -> None:
         if self._standing.last is None:
             self._standing.distribution = found
             return
-        hold = dict(self._standing.last.hold)
-        for n, groups in self._adaptation.relocator.held_back(found).items():
-            hold[n] = hold[n] | groups if n in hold else groups
+        hold = self._standing.last.hold
+        if not self._standing.may_repeat:
+            hold = unite(hold, self._adaptation.relocator.held_back(found))
         self._standing.list_anew(found, hold)
 
     def _families(self, operator: str | None) -> list[int]:
@@ -107,11 +107,17 @@ class ByHand:
         return [names[operator]]
 
     def _check(self, found: Distribution, groups: Sequence[int], receiver: int) -> None:
+        """Refuse what makes no sense."""
         count = len(found.placements[0])
         if not groups:
             raise ConfigError("no group to move was given")
         for group in groups:
-            if not isinstance(group, int) or isinstance(group, bool) or not 0 <= group < count:
+            if not _is_whole(group) or not 0 <= group < count:
                 raise ConfigError(f"partition groups are numbers from 0 to {count - 1}, not {group!r}")
-        if not isinstance(receiver, int) or isinstance(receiver, bool) or not 0 <= receiver < found.processors:
+        if not _is_whole(receiver) or not 0 <= receiver < found.processors:
             raise ConfigError(f"processors are numbers from 0 to {found.processors - 1}, not {receiver!r}")
+
+
+def _is_whole(number: object) -> bool:
+    """Whether an argument is a whole number, of Python or NumPy; True and False are none."""
+    return isinstance(number, Integral) and not isinstance(number, bool)

@@ -15,7 +15,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement, moved
-from anabranch.state.groups import GroupSet
+from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
@@ -51,18 +51,18 @@ class Relocator:
 
     def __init__(self, families: Sequence[int], owners: Sequence[int], cuts: Cuts, clock: Callable[[], float]) -> None:
         """Of a plan."""
-        self._families = families
+        self.families = families
         self._owners = owners
         self._cuts = cuts
         self._clock = clock
 
     def members(self, family: int) -> list[int]:
         """The operators of a family."""
-        return [n for n, found in enumerate(self._families) if found == family]
+        return [n for n, found in enumerate(self.families) if found == family]
 
     def fits(self, placements: Sequence[Placement]) -> bool:
         """Whether operators of a family are placed alike."""
-        return all(placements[n] == placements[family] for n, family in enumerate(self._families))
+        return all(placements[n] == placements[family] for n, family in enumerate(self.families))
 
     def size(self, found: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
         """How many bytes of state some groups have on a processor, active and spilled."""
@@ -103,10 +103,9 @@ class Relocator:
     def held_back(self, found: Distribution) -> dict[int, GroupSet]:
         """The groups, by operator, whose rows have to wait since they are on their way."""
         held: dict[int, GroupSet] = {}
-        for relocation in found.moving:
-            for n in self.members(relocation.move.family) if relocation.holds_back else ():
-                groups = GroupSet.of(len(found.placements[n]), relocation.move.groups)
-                held[n] = held[n] | groups if n in held else groups
+        for move in (relocation.move for relocation in found.moving if relocation.holds_back):
+            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+            held = unite(held, dict.fromkeys(self.members(move.family), groups))
         return held
 
     def to_warm(self, found: Distribution) -> Mapping[int, tuple[RunFile, ...]]:
@@ -144,15 +143,21 @@ class Relocator:
 
     def _check(self, found: Distribution, move: RelocateGroups) -> None:
         """Refuse what a policy of a user's own, or a user, may have got wrong."""
+        what = f"{len(move.groups)} groups cannot move from processor {move.sender} to processor {move.receiver}"
         count = len(found.placements[0])
-        if move.family not in self._families or not all(0 <= group < count for group in move.groups):
-            raise ConfigError(f"{move}: there are {count} groups and the families {sorted(set(self._families))}")
+        if move.family not in self.families or not all(0 <= group < count for group in move.groups):
+            families = sorted(set(self.families))
+            raise ConfigError(f"{what}: there are {count} groups and the families {families}, not {move}")
         if not all(0 <= p < found.processors for p in (move.sender, move.receiver)) or move.sender == move.receiver:
-            raise ConfigError(f"{move}: groups move from one of {found.processors} processors to another one")
+            raise ConfigError(f"{what}: it must be from one of {found.processors} processors to another one")
         placement = found.placements[move.family]
         others = [group for group in move.groups if placement[group] != move.sender]
         if others:
-            raise ConfigError(f"{move}: group {others[0]} is on processor {placement[others[0]]}")
-        on_their_way = {g for entry in found.moving if entry.move.family == move.family for g in entry.move.groups}
-        if on_their_way.intersection(move.groups):
-            raise ConfigError(f"{move}: group {min(on_their_way.intersection(move.groups))} is on its way already")
+            raise ConfigError(f"{what}: group {others[0]} is on processor {placement[others[0]]}")
+        for entry in (relocation.move for relocation in found.moving if relocation.move.family == move.family):
+            both = {*entry.groups} & {*move.groups}
+            if both:
+                raise ConfigError(
+                    f"{what}: group {min(both)} is on its way to processor {entry.receiver}; wait for the event "
+                    "`relocate` that tells of its arrival"
+                )

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from anabranch.errors import ResumeMismatchError
 from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
-from anabranch.plan.placement import Placement
+from anabranch.plan.placement import on_processors
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest, OperatorState
@@ -211,11 +211,13 @@ def requests_after(
 
 
 def carry_over(
-    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: Asked
+    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: Asked, families: Sequence[int]
 ) -> tuple[Step, tuple[Manifest, ...]]:
     """A step and its manifests, made under a known plan, as another plan lists them.
 
-    `asked` is what is wanted for the other plan's operators. What was on its way stays where it is.
+    `asked` is what is wanted for the other plan's operators, `families` are theirs. An operator that is new has no
+    state. It goes where its family is, or else where it is wanted, on as many processors as there are now. What was on
+    its way stays where it is.
     """
     ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
     sources = [entry["identity"] for entry in known["sources"]], [entry["identity"] for entry in plan["sources"]]
@@ -226,21 +228,22 @@ def carry_over(
         totals[name] = _listed(totals[name], *sources, 0)
     totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
 
-    def placed(placements: Sequence[Placement]) -> tuple[Placement, ...]:
-        # An operator that is new has no state, so it is wherever it is going to be.
-        pairs = zip(asked.placements, _listed(placements, *operators, None), strict=True)
-        return tuple(wanted if found is None else found for wanted, found in pairs)
-
+    there = _listed(last.placements, *operators, None)
+    homes = {families[n]: placement for n, placement in enumerate(there) if placement is not None}
+    wanted = [on_processors(placement, asked.processors, last.processors) for placement in asked.placements]
+    asked_then = zip(asked.placements, _listed(last.asked.placements, *operators, None), strict=True)
     step = replace(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
-        placements=placed(last.placements),
+        placements=tuple(
+            homes.get(families[n], wanted[n]) if placement is None else placement for n, placement in enumerate(there)
+        ),
         totals=totals,
         clean_up=under(last.clean_up, known, plan),
         hold=under(last.hold, known, plan),
         moving=(),
-        asked=Asked(last.asked.processors, placed(last.asked.placements)),
+        asked=Asked(last.asked.processors, tuple(now if then is None else then for now, then in asked_then)),
     )
     return step, tuple(
         Manifest(

@@ -9,15 +9,13 @@ step without a batch puts these manifests in force. Nothing is copied.
 from __future__ import annotations
 
 from anabranch.observe.events import EventLog
-from anabranch.runtime.checkpoint import Asked, Checkpoint, Step
+from anabranch.runtime.checkpoint import RETAINED_STEPS, Asked, Checkpoint, Step
 from anabranch.runtime.distribution import Distribution, Relocator
 from anabranch.runtime.plans import carry_over
 from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import encode_document, write_file
-
-RETAINED = 2
 
 
 class Standing:
@@ -29,6 +27,7 @@ class Standing:
         self._retained: dict[int, tuple[Manifest, ...]] = {}
         self.asked = asked
         self.last: Step | None = None
+        self._resumed: int | None = None
         self.distribution = Distribution((nothing,) * asked.processors, asked.placements)
 
     def resume(self, relocator: Relocator, events: EventLog) -> None:
@@ -36,25 +35,33 @@ class Standing:
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
         if last is None:
             return
-        for number in checkpoint.steps()[-RETAINED:]:
+        for number in checkpoint.steps()[-RETAINED_STEPS:]:
             step = checkpoint.read_step(number)
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
         found = Distribution(self._retained[last.number], last.placements, last.moving)
         if last.plan != checkpoint.plan_number:
             known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            last, manifests = carry_over(last, found.manifests, known, now, self.asked)
+            last, manifests = carry_over(last, found.manifests, known, now, self.asked, relocator.families)
             found = Distribution(manifests, last.placements)
         self.last, self.distribution = last, found
+        self._resumed = last.batch_id
         if last.asked != self.asked or not relocator.fits(found.placements):
             self.list_anew(relocator.rescale(found, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
 
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the next batch may have reached a sink before a crash: then the same rows must be answered in it."""
+        last = self.last
+        return last is not None and last.batch_id == self._resumed and self._checkpoint.has_planned(last.batch_id)
+
     def list_anew(self, found: Distribution, hold: dict[int, GroupSet] | None = None) -> None:
         """Commit a step without a batch that puts another distribution in force."""
         last = self.last
         assert last is not None, "before the first step there is nothing to list"
+        self._checkpoint.check_epoch()
         number = last.number + 1
         directory = self._checkpoint.prepare_step(number)
         names = [f"{number:010d}-{p:04d}-listed.json" for p in range(found.processors)]
@@ -79,6 +86,6 @@ class Standing:
         """A step was committed."""
         self.last, self.distribution = step, found
         self._retained[step.number] = found.manifests
-        for old in sorted(self._retained)[:-RETAINED]:
+        for old in sorted(self._retained)[:-RETAINED_STEPS]:
             del self._retained[old]
         self._checkpoint.remove_unreferenced(self._retained)

@@ -25,7 +25,7 @@ from anabranch.observe.events import EventLog
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import Thresholds
-from anabranch.runtime.adaptation import Adaptation
+from anabranch.runtime.adaptation import ASKED, Adaptation
 from anabranch.runtime.answers import Answers, evaluate
 from anabranch.runtime.by_hand import ByHand
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
@@ -62,8 +62,6 @@ NARROW_ROWS = 65_536
 WIDE_ROWS = 4_096
 NO_BYTE_LIMIT = (1 << 31) - 1
 
-ASKED = "it was asked for"
-
 
 class ClosedError(Exception):
     """A batch came to a runner that takes none any more."""
@@ -76,6 +74,7 @@ class StepRunner:
         self,
         plan: Plan,
         settings: StepSettings,
+        memory: Memory,
         checkpoint: Checkpoint,
         answers: Answers,
         events: EventLog,
@@ -96,10 +95,9 @@ class StepRunner:
         self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
         self._owners = [n for n, _ in plan.network.ports]
         operators, groups = known_operators(plan.network, layout), layout.processor.groups
-        self._memory = Memory(settings.memory)
-        self._cleaning = Cleaning(operators, groups, self._memory, events)
+        self._cleaning = Cleaning(operators, groups, memory, events)
         self._adaptation = Adaptation(
-            operators, groups, self._owners, checkpoint.state, self._memory, settings.policies, events
+            operators, groups, self._owners, checkpoint.state, memory, settings.policies, events
         )
         self._wanted: int | None = None  # up to which step somebody waits for clean-up of what was spilled
         self.failure: BaseException | None = None
@@ -118,7 +116,7 @@ class StepRunner:
         self._now = StepTimes(Thresholds((), ()), (), ())
         self._todo = Todo()
         self._standing.resume(self._adaptation.relocator, events)
-        self.by_hand = ByHand(self._standing, self._adaptation, operators, self._memory, settings.whole, self._lock)
+        self.by_hand = ByHand(self._standing, self._adaptation, operators, memory, settings.whole, self._lock)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
@@ -130,6 +128,7 @@ class StepRunner:
                 # What failed between two batches may have reached the sink, under the id of this one.
                 raise self._broken
             try:
+                self.started()
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
             except BaseException as error:
@@ -176,8 +175,10 @@ class StepRunner:
     @property
     def answers_at_the_end(self) -> bool:
         """Whether there may be rows whose answer waits until nothing older can come, or until clean-up."""
-        behind = any(state.generations or state.held for manifest in self._manifests for state in manifest.operators)
-        return self._layout.groupings > 0 or bool(self._settings.policies) or behind
+        last = self._last
+        spilled = any(state.generations for manifest in self._manifests for state in manifest.operators)
+        waits = self.holds_back or (last is not None and bool(last.hold))
+        return self._layout.groupings > 0 or bool(self._settings.policies) or spilled or waits
 
     @property
     def owes(self) -> bool:
@@ -319,7 +320,6 @@ class StepRunner:
         session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(NO_BYTE_LIMIT))
         session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(self._arrow_rows))
         self._session_ready = True
-        self.started()
 
     def _run(self, packed: DataFrame, batch_id: int) -> None:
         if not check_batch(self._last, batch_id, self._checkpoint.path):
@@ -427,7 +427,9 @@ class StepRunner:
             plan=self._checkpoint.plan_number,
             settled=settled,
             extra=(self._last.extra if self._last else 0) + (extra is not None),
-            clean_up=self._clean_up_next(reports, after.manifests, settled) if extra is None else {},
+            clean_up=self._clean_up_next(
+                after.manifests, settled, quiet=extra is None and self._tally.is_quiet(reports)
+            ),
             hold=adapted.hold,
             moving=after.moving,
             asked=self._standing.asked,
@@ -469,11 +471,11 @@ class StepRunner:
             self._events.add("end", f"the input has ended: {shown}", results=rows)
 
     def _clean_up_next(
-        self, reports: list[Report], manifests: Sequence[Manifest], settled: Sequence[int | None]
+        self, manifests: Sequence[Manifest], settled: Sequence[int | None], *, quiet: bool
     ) -> dict[int, CleanUp]:
         """What the next batch has to clean up in passing: if somebody waits for it, or if this one was quiet, and
         groups of groupings in turn."""
-        quiet, asked = self._tally.is_quiet(reports), self._wanted is not None
+        asked = self._wanted is not None
         chosen: dict[int, CleanUp] = {}
         if (asked or quiet) and self._cleaning.owes(manifests, settled, self._wanted):
             reason = ASKED if asked else "the batch before was quiet"

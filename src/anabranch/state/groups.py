@@ -9,7 +9,7 @@ Adaptations move groups, not rows: a run of many groups is listed by several own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -93,6 +93,11 @@ class GroupSet:
         found: NDArray[np.bool_] = self.mask()[groups_of(hashes, self.count)]
         return found
 
+    @property
+    def is_all(self) -> bool:
+        """Whether no group is missing."""
+        return len(self) == self.count
+
     def to_text(self) -> str:
         """As stored: hexadecimal."""
         return f"{self.bits:x}"
@@ -101,6 +106,12 @@ class GroupSet:
     def from_text(cls, count: int, text: str) -> GroupSet:
         """The inverse of `to_text`."""
         return cls(count, int(text, 16))
+
+
+def unite(known: Mapping[int, GroupSet], added: Mapping[int, GroupSet]) -> dict[int, GroupSet]:
+    """Groups by operator, of two sources."""
+    both = {n: known[n] | groups for n, groups in added.items() if n in known}
+    return {**known, **added, **both}
 
 
 @lru_cache(maxsize=1_024)

@@ -69,7 +69,9 @@ class Slice:
         return None if self.only is None else self.only.groups
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Slice | None:
-        """What of the slice belongs to some groups; None if nothing does."""
+        """What of the slice belongs to some groups; None if nothing does. For all groups no file is opened."""
+        if groups.is_all:
+            return self
         meant = groups if self.only is None else groups & self.only.groups
         if not meant:
             return None

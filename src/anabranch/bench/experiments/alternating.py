@@ -5,7 +5,7 @@ way round for a phase, and so on: whatever was moved has to move back soon. Memo
 relocation can only cost something here, and the figures ask how much.
 
 The paper's phases are of 10 minutes, and its time-spans of 15 to 45 seconds. Here a batch is the shortest time in which
-anything can happen. A phase has 20 of them and the shortest span is less than one: groups may move after every batch.
+anything can happen. A phase has 10 of them and the shortest span is less than one: groups may move after every batch.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.sources.synthetic import Synthetic
 
 ROWS_PER_BATCH = 2_200
-PHASE = 20  # batches
-BATCHES = 50
+PHASE = 10  # batches
+BATCHES = 25
+# Even, so that each variant runs as early as it runs late: the JVM gets faster all the time.
+REPEATS = 4
 STREAM = Synthetic(
     tuple_range=ROWS_PER_BATCH * 5, ratios=(1, 1), shift_every=PHASE // 5, contiguous=True, shares=(10, 1)
 )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from anabranch.bench.experiments.alternating import NONE, SHORTEST, WORKLOAD, adapting, moves, overheads
+from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WORKLOAD, adapting, moves, overheads
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
@@ -40,6 +40,6 @@ LIU_14 = Experiment(
     (NONE, *(adapting(f"{percent}%", percent / 100, SHORTEST) for percent in DIFFERENCES)),
     check,
     draws=("results", "batch_seconds", "relocations"),
-    repeats=2,
+    repeats=REPEATS,
     warm_up=True,
 )

@@ -22,7 +22,7 @@ from anabranch.sources.synthetic import Synthetic
 MEMORY = 2_170_000
 SPILL = Spill(push=0.5, idle=None)
 INITIAL = (4, 1, 1)
-AT_LEAST = 1.4
+AT_LEAST = 1.5
 AT_MOST = 0.5
 
 

@@ -1,7 +1,7 @@
 """What a variant did, batch by batch, as numbers: read from the progress and the events of its run.
 
-Results are counted per batch; those of clean-up, and those that the end of the input completes, by themselves. Memory,
-load and what waits are seen per processor after every batch.
+Results are counted per batch; those of clean-up by themselves, and so are those that come when the input has ended, of
+rows that waited for that. Memory, load and what waits are seen per processor after every batch.
 """
 
 from __future__ import annotations
@@ -143,16 +143,18 @@ def read_trace(name: str, run: Run, ended: float, repeat: int = 0) -> Trace:
     events = run.events
     spills = _of_kind(events, "spill")
     over = _of_kind(events, "memory")
-    cleaned = _of_kind(events, "clean-up")
+    moments = _moments(told)
+    cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, "clean-up"))
+    everything = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results") or 0
     return Trace(
         name,
-        _moments(told),
+        moments,
         spills=len({event.time for event in spills}),
         spilled_bytes=sum(event.details["bytes"] for event in spills),
         relocations=tuple(_relocated(event, ends) for event in _of_kind(events, "relocate")),
         over_memory=bisect_left(ends, over[0].time) if over else None,
-        clean_up_results=sum(event.details["answered"] or 0 for event in cleaned),
-        end_results=sum(event.details["results"] or 0 for event in _of_kind(events, "end")),
+        clean_up_results=cleaned,
+        end_results=everything - cleaned - (moments[-1].results if moments else 0),
         last_seconds=max(ended - ends[-1], 0.0) if ends else 0.0,
         repeat=repeat,
     )

@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import log2
 
 import numpy as np
 from numpy.typing import NDArray
@@ -222,20 +221,3 @@ class Rounds:
 
     def _resting(self) -> frozenset[Partition]:
         return self.damping.resting(self._batch) if self.minimum is None else frozenset()
-
-
-def most_turns_back(batches: float) -> float:
-    """In how many rounds load can turn back, of so many batches, when delta_min tunes itself."""
-    return min(LONGEST, log2(1 + batches)) + batches / (2 * CALM)
-
-
-def most_moves_of_a_group(batches: float) -> float:
-    """How often one group can move in so many batches, when delta_min tunes itself."""
-    return 1 + min(log2(LAST_REST / FIRST_REST), log2(1 + batches / FIRST_REST)) + batches / LAST_REST
-
-
-def most_moves_per_minute(minutes: float, batch: float, processors: int, groups: int, per_round: int = 1) -> float:
-    """How many groups can move per minute on average over a run with batches of so many seconds, whatever happens."""
-    batches = 60 * minutes / batch
-    by_rounds = per_round * (processors // 2) * batches / 2
-    return min(by_rounds, groups * most_moves_of_a_group(batches)) / minutes
