@@ -7,7 +7,7 @@ least a second, and groups that move are at their new place in the next batch.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,9 +55,11 @@ def empty(seen: Snapshot) -> Snapshot:
 
 
 def round_of(policy: Flux, seen: Snapshot) -> list[RelocateGroups]:
-    """What is decided after a round of one batch, in which all that has ever arrived came."""
+    """What is decided after a round of batches that are alike, in which all that has ever arrived came."""
     assert list(policy.decide(empty(seen))) == []
-    return list(policy.decide(seen))
+    for batch in range(policy._rounds.sample - 1):
+        assert list(policy.decide(replace(seen, time=seen.time + batch))) == []
+    return list(policy.decide(replace(seen, time=seen.time + policy._rounds.sample)))
 
 
 def moved(actions: Sequence[RelocateGroups]) -> list[tuple[int, int, int]]:

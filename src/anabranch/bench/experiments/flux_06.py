@@ -17,7 +17,7 @@ from anabranch.bench.experiments.trace import Trace
 BATCHES = 36
 LOADED = 12
 WARM = 4
-LAST = 10
+LAST = 8
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 

@@ -21,7 +21,7 @@ LEFT = 0.4  # of a machine with external load
 
 def workload(batches: int) -> GroupWorkload:
     """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=60_000 * batches, batch_count=batches, keys=16_384, history=4)
+    return GroupWorkload(rows=80_000 * batches, batch_count=batches, keys=16_384, history=4)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
@@ -35,7 +35,7 @@ def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown) -> Varian
 
 
 def balancing() -> tuple[Policy, ...]:
-    """Flux's load balancing; a round takes two batches, so four partitions move at a time."""
+    """Flux's load balancing; a round takes five batches or more, so four partitions move at a time."""
     return (FluxLoad(per_round=4),)
 
 

@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.policies.arguments import is_number, seconds_of
-from anabranch.manager.policies.flux_rounds import Collected, Rounds
+from anabranch.manager.policies.flux_rounds import SAMPLE, Collected, Rounds
 from anabranch.manager.policies.lazy_disk import relocate
 from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_bytes
@@ -90,17 +90,23 @@ class Rule:
         return donor > self.full > receiver or donor >= self.imbalance * receiver
 
 
-def balance(sites: Sequence[Site], rule: Rule, per_round: int = 1) -> list[RelocateGroups]:
-    """The moves of a round: most with least, then inwards."""
+def balance(
+    sites: Sequence[Site], rule: Rule, per_round: int, differ: Callable[[int, int], bool]
+) -> list[RelocateGroups] | None:
+    """The moves of a round: most with least, then inwards. None if there are none, but pairs that may yet `differ`."""
     ranked = sorted(sites, key=lambda site: -site.level)
     mean = sum(site.level for site in sites) / max(len(sites), 1)
     moves: list[RelocateGroups] = []
+    unsure = False
     for nth in range(len(ranked) // 2):
         donor, receiver = ranked[nth], ranked[-1 - nth]
         if donor.level < mean or not rule.considers(donor.level, receiver.level):
             break
-        moves += _even_out(donor, receiver, rule, per_round)
-    return moves
+        if differ(donor.processor, receiver.processor):
+            moves += _even_out(donor, receiver, rule, per_round)
+        else:
+            unsure = True
+    return moves if moves or not unsure else None
 
 
 def _even_out(donor: Site, receiver: Site, rule: Rule, per_round: int) -> list[RelocateGroups]:
@@ -141,11 +147,11 @@ def lowers(donor: Site, receiver: Site, rule: Rule, order: Integers) -> NDArray[
 
 def _balance_load(
     collected: Collected, imbalance: float, utilisation: float, per_round: int, *, within_memory: bool
-) -> list[RelocateGroups]:
+) -> list[RelocateGroups] | None:
     """The moves of a round that make processors equally busy (paper 2, section 5.3)."""
     rule = Rule(imbalance, utilisation, 1.0, inf, lambda level: f"is busy {level:.0%} of the time")
     still = [seen for seen in collected.snapshot.processors if not seen.moves]
-    return balance([_load_site(seen, collected, within_memory) for seen in still], rule, per_round)
+    return balance([_load_site(seen, collected, within_memory) for seen in still], rule, per_round, collected.differ)
 
 
 def _load_site(seen: ProcessorSeen, collected: Collected, within_memory: bool) -> Site:
@@ -158,7 +164,9 @@ def _load_site(seen: ProcessorSeen, collected: Collected, within_memory: bool) -
     return Site(seen.processor, level, level / total if total else 0.0, room, known, tuples.astype(np.float64), order)
 
 
-def _balance_memory(collected: Collected, imbalance: float, per_round: int, *, on_disk: bool) -> list[RelocateGroups]:
+def _balance_memory(
+    collected: Collected, imbalance: float, per_round: int, *, on_disk: bool
+) -> list[RelocateGroups] | None:
     """The moves of a round that make processors equally short of memory (paper 2, section 6.1)."""
     processors = collected.snapshot.processors
     budgets = [seen.memory for seen in processors if seen.memory is not None]
@@ -175,7 +183,7 @@ def _balance_memory(collected: Collected, imbalance: float, per_round: int, *, o
             left = memory - _state(seen)
             room = inf if exhausted or left < 0 else left
             sites.append(_memory_site(seen, collected, largest - left, room, on_disk))
-    return balance(sites, rule, per_round)
+    return balance(sites, rule, per_round, lambda donor, receiver: True)
 
 
 def _memory_site(seen: ProcessorSeen, collected: Collected, level: int, room: float, on_disk: bool) -> Site:
@@ -204,7 +212,7 @@ def _is_short_of_memory(snapshot: Snapshot) -> bool:
     )
 
 
-def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int) -> Rounds:
+def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int, sample: int = SAMPLE) -> Rounds:
     """The rounds of a policy, once its arguments are seen to make sense."""
     if not is_number(imbalance) or imbalance < 1:
         raise ConfigError(
@@ -213,7 +221,7 @@ def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int) -
         )
     if not isinstance(per_round, int) or isinstance(per_round, bool) or per_round < 1:
         raise ConfigError(f"per_round is a number of partitions, from 1 on, not {per_round!r}")
-    return Rounds(None if minimum is None else seconds_of("minimum", minimum, "10 seconds"))
+    return Rounds(None if minimum is None else seconds_of("minimum", minimum, "10 seconds"), sample)
 
 
 def _check_utilisation(utilisation: float) -> None:
@@ -252,7 +260,7 @@ class FluxLoad:
         """What to move, after a round."""
         return self._rounds.follow(snapshot, self._choose)
 
-    def _choose(self, collected: Collected) -> list[RelocateGroups]:
+    def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
         return _balance_load(collected, self.imbalance, self.utilisation, self.per_round, within_memory=False)
 
 
@@ -275,14 +283,15 @@ class FluxMemory:
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
-        self._rounds = _rounds(self.imbalance, self.minimum, self.per_round)
+        # Sizes are what they are: one look is enough.
+        self._rounds = _rounds(self.imbalance, self.minimum, self.per_round, sample=1)
         _check_on_disk(self.on_disk)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
         """What to move, after a round."""
         return self._rounds.follow(snapshot, self._choose)
 
-    def _choose(self, collected: Collected) -> list[RelocateGroups]:
+    def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
         return _balance_memory(collected, self.imbalance, self.per_round, on_disk=self.on_disk)
 
 
@@ -315,7 +324,7 @@ class FluxHybrid:
         """What to move, after a round."""
         return self._rounds.follow(snapshot, self._choose)
 
-    def _choose(self, collected: Collected) -> list[RelocateGroups]:
+    def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
         if _is_short_of_memory(collected.snapshot):
             return _balance_memory(collected, self.imbalance, self.per_round, on_disk=self.on_disk)
         return _balance_load(collected, self.imbalance, self.utilisation, self.per_round, within_memory=True)

@@ -6,22 +6,26 @@ a phase ends at the batch boundary nearest to its length, and a move phase, whic
 the processors involved have no move under way, takes one batch at least.
 
 The paper leaves open how to find delta_min: too small a value halves throughput (figure 8). With a number the rounds
-are the paper's. With none they tune themselves (`Damping`), by two rules with no unit but the batch:
+are the paper's. With none they tune themselves, by three rules with no unit but the batch:
 
-- delta_min is 2^k batches. A round *turns back* if it takes from a processor that received in the last `RECENT` rounds,
-  gives to one that gave, or moves a group that moved. Then k grows by one, up to `LONGEST`; `CALM` rounds in a row that
-  do not turn back take one off again, and if that was too early it takes twice as many the next time, up to `PATIENT`.
-  So where load changes for good rounds stay short, and where it comes and goes they become long enough to see its mean.
+- What is measured has to be more than noise. Loads vary from batch to batch, so a round of them takes `SAMPLE` batches
+  at least, and a pair is sure to differ when the mean difference of their busy times is `SURE` times its standard error
+  or more. While a pair would be considered but is not sure, the round goes on, up to `UNSURE` batches.
+- delta_min is 2^k times that (`Damping`). A round *turns back* if it takes from a processor that received in the last
+  `RECENT` rounds, gives to one that gave, or moves a group that moved. Then k grows by one, up to `LONGEST`; `CALM`
+  rounds in a row that do not turn back take one off again, and if that was too early it takes twice as many the next
+  time, up to `PATIENT`. So where load changes for good rounds stay short, and where it comes and goes they become long
+  enough to see its mean.
 - A group that moved rests for `FIRST_REST` batches, and twice as long after each further move, up to `LAST_REST`.
 
 What follows, for n batches, P processors, G groups and m partitions per pair and round, whatever the load does:
 
-- Moves are at most m * floor(P/2) * n / 2, since a round with moves takes a batch to move and one to collect; and
-  as long as k holds there is at most one round in 2^k + 1 batches.
+- Moves are at most m * floor(P/2) * n / 2, since a round with moves takes a batch to move and one or more to collect;
+  and as long as k holds there is at most one round in 2^k + 1 batches.
 - A group moves at most 1 + min(log2(LAST_REST / FIRST_REST), log2(1 + n / FIRST_REST)) + n / LAST_REST times.
 - Rounds turn back at most min(LONGEST, log2(1 + n)) + n / (2 * CALM) times. Each adds one to k, unless it lasted
-  2^LONGEST batches. Those that took k from 0 to where it ends lasted 1, 2, 4, ... batches, and each that was taken off
-  again cost `CALM` rounds of 2 batches or more.
+  2^LONGEST batches. Those that took k from 0 to where it ends lasted 1, 2, 4, ... batches or more, and each that was
+  taken off again cost `CALM` rounds of 2 batches or more.
 
 So with batches of b seconds moves per minute, on average over t minutes with n = 60 t / b, are at most
 
@@ -39,8 +43,12 @@ from numpy.typing import NDArray
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.snapshot import Integers, Partitions, Snapshot
 
+# Batches of a round of loads, at least, and at most if it is not sure what they show.
+SAMPLE, UNSURE = 4, 16
+# In standard errors of the mean; in four batches less than one in a hundred pairs that are alike differs by that much.
+SURE = 5.0
 # Rounds in which a move is remembered.
-RECENT = 16
+RECENT = 8
 # Rounds without turning back after which delta_min is halved, at least and at most.
 CALM, PATIENT = 8, 64
 # How often delta_min is doubled at most: then a batch in 65 is a move phase, and longer rounds would gain nothing.
@@ -54,16 +62,17 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected in a round: the last snapshot, what had arrived before, and how long processors were busy.
+    """What was collected in a round: the last snapshot, what had arrived before, how long processors were busy in each
+    batch, and how long the batches took.
 
-    Partitions in `resting` must not be moved.
+    Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves.
     """
 
     snapshot: Snapshot
     before: Mapping[Partition, int]
-    busy: Mapping[int, float] = field(default_factory=dict)
+    busy: tuple[Mapping[int, float], ...] = ()
     seconds: float = 0.0
-    batches: int = 0
+    sure: bool = False
     resting: frozenset[Partition] = frozenset()
 
     @classmethod
@@ -73,14 +82,24 @@ class Collected:
 
     def add(self, snapshot: Snapshot) -> Collected:
         """With one more batch."""
-        busy = {seen.processor: self.busy.get(seen.processor, 0.0) + seen.busy for seen in snapshot.processors}
-        return replace(
-            self, snapshot=snapshot, busy=busy, seconds=self.seconds + snapshot.seconds, batches=self.batches + 1
-        )
+        busy = {seen.processor: seen.busy for seen in snapshot.processors}
+        return replace(self, snapshot=snapshot, busy=(*self.busy, busy), seconds=self.seconds + snapshot.seconds)
+
+    @property
+    def batches(self) -> int:
+        """How many batches were seen."""
+        return len(self.busy)
 
     def utilisation(self, processor: int) -> float:
         """U = 1 - idle/delta (paper 2, section 5.3)."""
-        return min(self.busy[processor] / self.seconds, 1.0)
+        return min(sum(batch.get(processor, 0.0) for batch in self.busy) / self.seconds, 1.0)
+
+    def differ(self, donor: int, receiver: int) -> bool:
+        """Whether one processor was busier than another by more than chance."""
+        if not self.sure:
+            return True
+        apart = np.array([batch.get(donor, 0.0) - batch.get(receiver, 0.0) for batch in self.busy])
+        return bool(apart.mean() >= SURE * apart.std(ddof=1) / np.sqrt(len(apart)))
 
     def tuples(self, known: Partitions) -> Integers:
         """Np: what has arrived for each partition in the round. A count that went down was reset."""
@@ -166,9 +185,13 @@ def partitions_of(move: RelocateGroups) -> list[Partition]:
 
 @dataclass(slots=True)
 class Rounds:
-    """Where in its rounds a policy is. `minimum` is delta_min in seconds; None lets it tune itself."""
+    """Where in its rounds a policy is.
+
+    `minimum` is delta_min in seconds; None lets it tune itself, from `sample` batches on.
+    """
 
     minimum: float | None = None
+    sample: int = SAMPLE
     damping: Damping = field(default_factory=Damping)
     _delta: float = 0.0
     _batch: int = 0
@@ -177,9 +200,9 @@ class Rounds:
     _moving: frozenset[int] = frozenset()
 
     def follow(
-        self, snapshot: Snapshot, choose: Callable[[Collected], list[RelocateGroups]]
+        self, snapshot: Snapshot, choose: Callable[[Collected], list[RelocateGroups] | None]
     ) -> Iterator[RelocateGroups]:
-        """What is chosen to move, if a collection phase ends with this snapshot."""
+        """What is chosen to move, if a collection phase ends with this snapshot; None if that is not sure yet."""
         self._batch += 1
         if self._moving:
             self._end_moves(snapshot)
@@ -203,13 +226,16 @@ class Rounds:
             return False
         nearest = collected.seconds + collected.seconds / collected.batches / 2
         if self.minimum is None:
-            return collected.batches >= 2**self.damping.doublings and nearest >= self._delta
+            return collected.batches >= self.sample * 2**self.damping.doublings and nearest >= self._delta
         return collected.seconds >= self.minimum and nearest >= self._delta
 
     def _end_round(
-        self, collected: Collected, choose: Callable[[Collected], list[RelocateGroups]]
+        self, collected: Collected, choose: Callable[[Collected], list[RelocateGroups] | None]
     ) -> list[RelocateGroups]:
-        moves = choose(replace(collected, resting=self._resting()))
+        found = choose(replace(collected, resting=self._resting(), sure=self.minimum is None and self.sample > 1))
+        if found is None and collected.batches < UNSURE:
+            return []
+        moves = found or []
         if self.minimum is None:
             self.damping = self.damping.after(moves, self._batch)
         self._decided = collected.snapshot.time
