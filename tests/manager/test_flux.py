@@ -285,7 +285,7 @@ def test_an_oscillating_load_keeps_moves_below_the_bounds_and_makes_them_fewer(
 ) -> None:
     groups, batches = 32, 1_600
     owners = [group % processors for group in range(groups)]
-    cluster = Cluster(FluxLoad(per_round=per_round), owners[:], [300.0] * processors)
+    cluster = Cluster(FluxLoad(per_round=per_round), owners[:], [400.0] * processors)
     cluster.run(batches, whoever_has_groups_gets_the_rows(period))
     minutes = batches / 60
     assert (cluster.time - NOW) / 60 == pytest.approx(minutes)
@@ -296,7 +296,7 @@ def test_an_oscillating_load_keeps_moves_below_the_bounds_and_makes_them_fewer(
     if period < RECENT:
         last = cluster.moves_between(batches * 3 // 4, batches + 1)
         assert last < cluster.moves_between(0, batches // 4) or not cluster.moves
-        undamped = Cluster(FluxLoad(per_round=per_round, minimum="1 second"), owners[:], [300.0] * processors)
+        undamped = Cluster(FluxLoad(per_round=per_round, minimum="1 second"), owners[:], [400.0] * processors)
         undamped.run(batches // 4, whoever_has_groups_gets_the_rows(period))
         assert last < len(undamped.moves) / 10
 
@@ -319,7 +319,7 @@ def test_noise_moves_little_and_what_is_slow_is_still_found(seed: int) -> None:
     cluster.run(100, noisy(chance, 0.2))
     fixed = Cluster(FluxLoad(per_round=4, minimum="1 second"), owners[:], [2_000.0] * 4)
     fixed.run(100, noisy(chance, 0.2))
-    assert len(cluster.moves) < len(fixed.moves) / 5
+    assert len(cluster.moves) < len(fixed.moves) / 4
     cluster.speeds[0] = 800.0
     cluster.run(30, noisy(chance, 0.2))
     assert len(cluster.owned(0)) <= 12, "of 16; equal shares of the work would be 8"

@@ -1,8 +1,8 @@
 """Figure 7 of paper 2 (section 5.4): with load balancing, throughput falls with the capacity that is left, not at once.
 
-Four machines (`machines`), of which none, one, two or three have external load. With balancing each case is a run of its
-own, loaded from the beginning, and throughput is that of its last batches, when partitions have moved. Without, nothing
-has to settle: one run has all cases one after the other, and ends with none, when the JVM is as fast as it gets.
+Four machines (`machines`), of which none, one, two or three have external load. With balancing each case is a run of
+its own, loaded from the beginning, and throughput is that of its last batches, when partitions have moved. Without,
+nothing has to settle: one run has all cases one after the other, and ends with none, when the JVM is fastest.
 """
 
 from __future__ import annotations

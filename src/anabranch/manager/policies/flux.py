@@ -151,7 +151,8 @@ def _balance_load(
     """The moves of a round that make processors equally busy (paper 2, section 5.3)."""
     rule = Rule(imbalance, utilisation, 1.0, inf, lambda level: f"is busy {level:.0%} of the time")
     still = [seen for seen in collected.snapshot.processors if not seen.moves]
-    return balance([_load_site(seen, collected, within_memory) for seen in still], rule, per_round, collected.differ)
+    sites = [_load_site(seen, collected, within_memory) for seen in still]
+    return balance(sites, rule, per_round, lambda donor, receiver: collected.differ(donor, receiver, imbalance))
 
 
 def _load_site(seen: ProcessorSeen, collected: Collected, within_memory: bool) -> Site:

@@ -8,9 +8,9 @@ the processors involved have no move under way, takes one batch at least.
 The paper leaves open how to find delta_min: too small a value halves throughput (figure 8). With a number the rounds
 are the paper's. With none they tune themselves, by three rules with no unit but the batch:
 
-- What is measured has to be more than noise. Loads vary from batch to batch, so a round of them takes `SAMPLE` batches
-  at least, and a pair is sure to differ when the mean difference of their busy times is `SURE` times its standard error
-  or more. While a pair would be considered but is not sure, the round goes on, up to `UNSURE` batches.
+- What is measured has to be more than noise. Loads vary from batch to batch, and now and then one takes very long. So
+  utilisation is that of the median batch, a round takes `SAMPLE` batches at least, and a pair has to differ in `MOST`
+  of them. While a pair would be considered but does not, the round goes on, up to `UNSURE` batches.
 - delta_min is 2^k times that (`Damping`). A round *turns back* if it takes from a processor that received in the last
   `RECENT` rounds, gives to one that gave, or moves a group that moved. Then k grows by one, up to `LONGEST`; `CALM`
   rounds in a row that do not turn back take one off again, and if that was too early it takes twice as many the next
@@ -36,6 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +45,9 @@ from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.snapshot import Integers, Partitions, Snapshot
 
 # Batches of a round of loads, at least, and at most if it is not sure what they show.
-SAMPLE, UNSURE = 4, 16
-# In standard errors of the mean; in four batches less than one in a hundred pairs that are alike differs by that much.
-SURE = 5.0
+SAMPLE, UNSURE = 3, 12
+# The share of the batches in which a pair has to differ.
+MOST = 7 / 8
 # Rounds in which a move is remembered.
 RECENT = 8
 # Rounds without turning back after which delta_min is halved, at least and at most.
@@ -62,8 +63,8 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected in a round: the last snapshot, what had arrived before, how long processors were busy in each
-    batch, and how long the batches took.
+    """What was collected in a round: the last snapshot, what had arrived before, and for each batch the share of the
+    time that processors were busy; the batches took so many `seconds`.
 
     Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves.
     """
@@ -82,7 +83,7 @@ class Collected:
 
     def add(self, snapshot: Snapshot) -> Collected:
         """With one more batch."""
-        busy = {seen.processor: seen.busy for seen in snapshot.processors}
+        busy = {seen.processor: seen.busy / max(snapshot.seconds, 1e-9) for seen in snapshot.processors}
         return replace(self, snapshot=snapshot, busy=(*self.busy, busy), seconds=self.seconds + snapshot.seconds)
 
     @property
@@ -91,15 +92,13 @@ class Collected:
         return len(self.busy)
 
     def utilisation(self, processor: int) -> float:
-        """U = 1 - idle/delta (paper 2, section 5.3)."""
-        return min(sum(batch.get(processor, 0.0) for batch in self.busy) / self.seconds, 1.0)
+        """U = 1 - idle/delta (paper 2, section 5.3), of the median batch."""
+        return min(median(batch.get(processor, 0.0) for batch in self.busy), 1.0)
 
-    def differ(self, donor: int, receiver: int) -> bool:
-        """Whether one processor was busier than another by more than chance."""
-        if not self.sure:
-            return True
-        apart = np.array([batch.get(donor, 0.0) - batch.get(receiver, 0.0) for batch in self.busy])
-        return bool(apart.mean() >= SURE * apart.std(ddof=1) / np.sqrt(len(apart)))
+    def differ(self, donor: int, receiver: int, imbalance: float) -> bool:
+        """Whether one processor is that many times busier than another, and not by chance."""
+        apart = sum(batch.get(donor, 0.0) >= imbalance * batch.get(receiver, 0.0) for batch in self.busy)
+        return not self.sure or apart >= MOST * self.batches
 
     def tuples(self, known: Partitions) -> Integers:
         """Np: what has arrived for each partition in the round. A count that went down was reset."""
