@@ -14,7 +14,7 @@ from anabranch.bench.experiments.machines import MACHINES, balancing, capacity, 
 from anabranch.bench.experiments.trace import Trace
 
 SLOW = (0, 1, 2, 3)
-CASE = 6  # batches of a case without balancing
+CASE = 5  # batches of a case without balancing
 BATCHES = CASE * len(SLOW)
 LAST = 4
 AT_LEAST = 0.85
