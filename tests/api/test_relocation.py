@@ -148,10 +148,12 @@ def test_a_function_that_a_batch_is_given_to_cannot_move_state(spark: SparkSessi
 
 
 def test_a_run_that_was_stopped_during_a_move_is_complete_when_it_has_ended(spark: SparkSession, rig: Rig) -> None:
-    run = engine(spark, rig).sql(UNBOUNDED).writeStream.trigger(processingTime="1 hour").start(rig.output)
-    run.processAllAvailable()
-    run.relocate(range(16), to=2, pace=1)
-    run.stop()
+    run = engine(spark, rig).sql(UNBOUNDED).writeStream.trigger(processingTime="100 milliseconds").start(rig.output)
+    try:
+        run.processAllAvailable()
+        run.relocate(range(16), to=2, pace=1)
+    finally:
+        run.stop()
     rig.add(1)
     run = engine(spark, rig).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
     run.awaitTermination()
