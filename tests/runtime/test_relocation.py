@@ -254,6 +254,28 @@ def test_a_move_that_is_asked_for_does_not_change_a_batch_that_is_repeated(
     referee.assert_same_rows(pa.concat_tables(times[-1] for times in given.values()), expected(fed, 3_000))
 
 
+def test_nothing_moves_after_a_batch_has_failed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = [rows(60, n) for n in range(3)]
+    given: dict[int, pa.Table] = {}
+
+    def keep_first(results: object, batch_id: int) -> None:
+        given.setdefault(batch_id, results.toArrow())
+
+    with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep_first) as steps:
+        feed(steps, fed[:2])
+        monkeypatch.setenv(failpoints.VARIABLE, f"step.after_sink=raise@once:{tmp_path / 'crash'}")
+        with pytest.raises(failpoints.FailpointError):
+            steps.feed({"A": fed[2], "B": fed[2]})
+        with pytest.raises(ConfigError, match="about to end"):
+            steps.runner.by_hand.relocate(range(8), 1, None, 500)
+    with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep_first) as steps:
+        feed(steps, [fed[2]])
+        steps.end()
+    referee.assert_same_rows(pa.concat_tables(given.values()), expected(fed, 3_000))
+
+
 @pytest.mark.parametrize(
     ("action", "told"),
     [

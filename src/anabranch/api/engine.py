@@ -96,7 +96,7 @@ class Engine:
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
             raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
-            if not callable(getattr(policy, "decide", None)):
+            if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
             if isinstance(policy, Spill) and self.memory is None:
                 raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from numbers import Integral
 
 from anabranch.errors import ConfigError
 
@@ -12,10 +13,10 @@ _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 def parse_bytes(size: int | str) -> int:
     """A number of bytes from 1024, "200m", "1.5 GiB"; units are powers of 1024, as in Spark."""
-    if isinstance(size, int) and not isinstance(size, bool):
+    if isinstance(size, Integral) and not isinstance(size, bool):
         if size <= 0:
             raise ConfigError(f"a size must be positive, not {size}")
-        return size
+        return int(size)
     match = _SIZE.fullmatch(size) if isinstance(size, str) else None
     if match is None or float(match[1]) == 0:
         raise ConfigError(f"{size!r} is not a size; write it like '200m' or '4g'")

@@ -6,12 +6,11 @@ hand may move groups that have spilled state, too; their generations move along.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Sequence
-from numbers import Integral
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.actions import RelocateGroups, is_whole
 from anabranch.plan.placement import even_placement, rescaled
 from anabranch.runtime.adaptation import ASKED, Adaptation, Adapted
 from anabranch.runtime.distribution import Distribution
@@ -31,32 +30,32 @@ class ByHand:
         operators: Sequence[Known],
         memory: Memory,
         whole: bool,
-        lock: threading.Lock,
+        between_batches: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Of a run; whoever has the `lock` makes a step."""
+        """Of a run; `between_batches` no step is made, and it is refused if none can follow."""
         self._standing = standing
         self._adaptation = adaptation
         self._operators = operators
         self._memory = memory
-        self._lock = lock
+        self._between_batches = between_batches
         self._whole = whole
 
     def relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
         """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
-        with self._lock:
+        with self._between_batches():
             self._relocate(groups, receiver, operator, pace)
 
     def rescale(self, processors: int) -> None:
         """Spread state evenly over another number of processors; operators that are whole stay so."""
-        with self._lock:
+        with self._between_batches():
             self._rescale(processors)
 
     def give_memory(self, budget: int | None, processor: int | None) -> None:
         """Change the budget of a processor, or of all, from the next step on."""
         count = self._standing.distribution.processors
-        if processor is not None and processor not in range(count):
+        if processor is not None and not (is_whole(processor) and 0 <= processor < count):
             raise ConfigError(f"processors are numbers from 0 to {count - 1}, not {processor!r}")
-        with self._lock:
+        with self._between_batches():
             self._memory.give(budget, processor)
 
     def _relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
@@ -66,9 +65,9 @@ class ByHand:
         for family in self._families(operator):
             placement = found.placements[family]
             for sender in sorted({placement[group] for group in groups} - {receiver}):
-                own = tuple(int(group) for group in groups if placement[group] == sender)
+                own = tuple(group for group in groups if placement[group] == sender)
                 size = self._adaptation.relocator.size(adapted.distribution, family, own, sender)
-                move = RelocateGroups(family, own, sender, int(receiver), size, ASKED, pace)
+                move = RelocateGroups(family, own, sender, receiver, size, ASKED, pace)
                 after, relocation = self._adaptation.relocator.begin(adapted.distribution, move, asked)
                 adapted.relocated(after, [relocation])
         if adapted.moved:
@@ -77,7 +76,7 @@ class ByHand:
 
     def _rescale(self, processors: int) -> None:
         found = self._standing.distribution
-        if not _is_whole(processors) or processors < 1:
+        if not is_whole(processors) or processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
         even_placement(len(found.placements[0]), processors)
         if processors == found.processors:
@@ -102,7 +101,7 @@ class ByHand:
         if operator is None:
             return sorted({known.family for known in self._operators})
         names = {known.name: known.family for known in self._operators}
-        if operator not in names:
+        if not isinstance(operator, str) or operator not in names:
             raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), list(names))}")
         return [names[operator]]
 
@@ -112,12 +111,7 @@ class ByHand:
         if not groups:
             raise ConfigError("no group to move was given")
         for group in groups:
-            if not _is_whole(group) or not 0 <= group < count:
+            if not is_whole(group) or not 0 <= group < count:
                 raise ConfigError(f"partition groups are numbers from 0 to {count - 1}, not {group!r}")
-        if not _is_whole(receiver) or not 0 <= receiver < found.processors:
+        if not is_whole(receiver) or not 0 <= receiver < found.processors:
             raise ConfigError(f"processors are numbers from 0 to {found.processors - 1}, not {receiver!r}")
-
-
-def _is_whole(number: object) -> bool:
-    """Whether an argument is a whole number, of Python or NumPy; True and False are none."""
-    return isinstance(number, Integral) and not isinstance(number, bool)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.errors import CheckpointError
+from anabranch.errors import CheckpointError, ConfigError
 from anabranch.observe.events import EventLog
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
@@ -116,7 +116,9 @@ class StepRunner:
         self._now = StepTimes(Thresholds((), ()), (), ())
         self._todo = Todo()
         self._standing.resume(self._adaptation.relocator, events)
-        self.by_hand = ByHand(self._standing, self._adaptation, operators, memory, settings.whole, self._lock)
+        self.by_hand = ByHand(
+            self._standing, self._adaptation, operators, memory, settings.whole, self._between_batches
+        )
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`."""
@@ -240,6 +242,16 @@ class StepRunner:
             self._go_on_with_announced(packed)
 
     @contextmanager
+    def _between_batches(self) -> Iterator[None]:
+        """While no step is made; refused if a batch has failed: it will be repeated, and must give the same rows."""
+        with self._lock:
+            if self.failure is not None or self._closed:
+                raise ConfigError(
+                    "the run is about to end, so nothing can be changed; start it again"
+                ) from self.failure
+            yield
+
+    @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:
         """Keep what goes wrong for `Run.exception`."""
         self._thread = threading.get_ident()
@@ -249,6 +261,8 @@ class StepRunner:
             yield
         except BaseException as error:
             self.failure = self._broken = self._explain_failure(error, packed)
+            if self.failure is error:
+                raise
             raise self.failure from error
         finally:
             self._session_ready = False  # what comes next has a session of its own

@@ -21,5 +21,5 @@ def seconds_of(name: str, length: str | timedelta, example: str = "45 seconds") 
 
 
 def is_number(value: object) -> bool:
-    """Whether an argument is a number; True and False are none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether an argument is a number; True, False and NaN are none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
