@@ -205,16 +205,15 @@ def whoever_has_groups_gets_the_rows(period: int) -> Callable[[Cluster], Sequenc
 
 def turning_back(moves: Sequence[tuple[int, int, int, int]]) -> int:
     """In how many rounds load went back within `RECENT` batches, which are no more than so many rounds."""
-    gave: dict[int, int] = {}
-    received: dict[int, int] = {}
+    flows: dict[tuple[int, int], int] = {}
     before: dict[int, int] = {}
     found = 0
     for batch in sorted({batch for batch, *_ in moves}):
         own = [move[1:] for move in moves if move[0] == batch]
-        past = [store.get(key) for g, s, r in own for store, key in ((received, s), (gave, r), (before, g))]
+        past = [when for g, s, r in own for when in (flows.get((r, s)), before.get(g))]
         found += any(when is not None and batch - when < RECENT for when in past)
         for group, sender, receiver in own:
-            gave[sender], received[receiver], before[group] = batch, batch, batch
+            flows[sender, receiver], before[group] = batch, batch
     return found
 
 

@@ -48,6 +48,7 @@ from anabranch.runtime.plans import under
 from anabranch.runtime.prepare import Plan
 from anabranch.runtime.processors import Found, Processors, collect_reports
 from anabranch.runtime.report import Report, combine
+from anabranch.runtime.session_settings import prepare_session
 from anabranch.runtime.standing import Standing
 from anabranch.runtime.tally import Tally
 from anabranch.runtime.tasks import StepTask
@@ -55,12 +56,6 @@ from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-
-# Rows per Arrow batch on the way to a processor. Spark's limit by bytes measures the batch at every row, which costs
-# more than writing it; a smaller number of rows where they can be wide keeps a batch below Arrow's 2 GiB instead.
-NARROW_ROWS = 65_536
-WIDE_ROWS = 4_096
-NO_BYTE_LIMIT = (1 << 31) - 1
 
 
 class ClosedError(Exception):
@@ -92,7 +87,6 @@ class StepRunner:
         self._plan = answers.plan
         self._events = events
         self._sources = len(layout.inputs)
-        self._arrow_rows = NARROW_ROWS if layout.narrow else WIDE_ROWS
         self._owners = [n for n, _ in plan.network.ports]
         operators, groups = known_operators(plan.network, layout), layout.processor.groups
         self._cleaning = Cleaning(operators, groups, memory, events)
@@ -330,9 +324,7 @@ class StepRunner:
         """Settings of the streaming query's own session, made when its first batch arrives."""
         if self._session_ready:
             return
-        session.conf.set("spark.sql.adaptive.enabled", "false")
-        session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(NO_BYTE_LIMIT))
-        session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(self._arrow_rows))
+        prepare_session(session, narrow=self._layout.narrow)
         self._session_ready = True
 
     def _run(self, packed: DataFrame, batch_id: int) -> None:
@@ -466,20 +458,8 @@ class StepRunner:
         groups = tuple(self._adaptation.groups(manifest) for manifest in self._manifests)
         if self._results:
             self._results.append(self._results.pop().without_groups())
-        self._results.append(
-            StepResult(
-                told,
-                number,
-                tuple(reports),
-                output_rows,
-                labels,
-                step.newest,
-                step.totals,
-                debts,
-                groups,
-                time.perf_counter() - started,
-            )
-        )
+        seconds, tells = time.perf_counter() - started, (step.newest, step.totals, debts, groups)
+        self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, *tells, seconds))
         if extra is not None and extra.ending:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
             self._events.add("end", f"the input has ended: {shown}", results=rows)

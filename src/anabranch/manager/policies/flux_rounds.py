@@ -11,11 +11,11 @@ are the paper's. With none they tune themselves, by three rules with no unit but
 - What is measured has to be more than noise. Loads vary from batch to batch, and now and then one takes very long. So
   utilisation is that of the median batch, a round takes `SAMPLE` batches at least, and a pair has to differ in `MOST`
   of them. While a pair would be considered but does not, the round goes on, up to `UNSURE` batches.
-- delta_min is 2^k times that (`Damping`). A round *turns back* if it takes from a processor that received in the last
-  `RECENT` rounds, gives to one that gave, or moves a group that moved. Then k grows by one, up to `LONGEST`; `CALM`
-  rounds in a row that do not turn back take one off again, and if that was too early it takes twice as many the next
-  time, up to `PATIENT`. So where load changes for good rounds stay short, and where it comes and goes they become long
-  enough to see its mean.
+- delta_min is 2^k times that (`Damping`). A round *turns back* if something moves between two processors the other way
+  than in one of the last `RECENT` rounds, or a group that moved in one of them moves again. Then k grows by one, up to
+  `LONGEST`; `CALM` rounds in a row that do not turn back take one off again, and if that was too early it takes twice
+  as many the next time, up to `PATIENT`. So where load changes for good rounds stay short, and where it comes and goes
+  they become long enough to see its mean.
 - A group that moved rests for `FIRST_REST` batches, and twice as long after each further move, up to `LAST_REST`.
 
 What follows, for n batches, P processors, G groups and m partitions per pair and round, whatever the load does:
@@ -128,7 +128,7 @@ class Damping:
     """What is remembered of moves, so that load does not go to and fro; delta_min is 2^`doublings` batches.
 
     `calm` rounds in a row did not turn back; after `patience` of them delta_min is halved, and `relaxed` says that this
-    was the last that became of it. `gave` and `received` are the last rounds in which processors did so.
+    was the last that became of it. `flows` are the last rounds in which something moved from one processor to another.
     """
 
     doublings: int = 0
@@ -136,8 +136,7 @@ class Damping:
     patience: int = CALM
     relaxed: bool = False
     round: int = 0
-    gave: Mapping[int, int] = field(default_factory=dict)
-    received: Mapping[int, int] = field(default_factory=dict)
+    flows: Mapping[tuple[int, int], int] = field(default_factory=dict)
     moved: Mapping[Partition, Moved] = field(default_factory=dict)
 
     def resting(self, batch: int) -> frozenset[Partition]:
@@ -146,7 +145,7 @@ class Damping:
 
     def turns_back(self, move: RelocateGroups) -> bool:
         """Whether a move of this round takes load to where it came from not long ago."""
-        rounds = [self.received.get(move.sender), self.gave.get(move.receiver)]
+        rounds = [self.flows.get((move.receiver, move.sender))]
         rounds += [moved.round for key in partitions_of(move) if (moved := self.moved.get(key)) is not None]
         return any(number is not None and self.round - number < RECENT for number in rounds)
 
@@ -156,8 +155,7 @@ class Damping:
         return replace(
             tuned,
             round=self.round + 1,
-            gave={**self.gave, **{move.sender: self.round for move in moves}},
-            received={**self.received, **{move.receiver: self.round for move in moves}},
+            flows={**self.flows, **{(move.sender, move.receiver): self.round for move in moves}},
             moved={**self.moved, **{key: self._rest(key, batch) for move in moves for key in partitions_of(move)}},
         )
 
