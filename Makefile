@@ -28,7 +28,8 @@ demo: setup ## a three-way stream join on an embedded Spark, watched live and ch
 	@$(with_java) $(BIN)/anabranch demo $(ARGS)
 
 test: setup ## run the tests, in two processes with a Spark each
-	@$(with_java) $(BIN)/pytest -q -n 2 --dist loadfile $(ARGS)
+	@# In the order of the tree: by number of tests, files with few tests that take minutes would come last.
+	@$(with_java) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: setup ## measure throughput next to Spark's own stream-stream joins
 	@$(with_java) $(BIN)/anabranch bench throughput $(ARGS)
