@@ -13,7 +13,7 @@ from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WOR
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
-DIFFERENCES = (50, 70, 90)
+DIFFERENCES = (50, 90)
 AT_MOST = 0.03
 
 
