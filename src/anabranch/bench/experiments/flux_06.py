@@ -14,7 +14,7 @@ from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.machines import MACHINES, balancing, capacity, loaded, throughput, variant, workload
 from anabranch.bench.experiments.trace import Trace
 
-BATCHES = 32
+BATCHES = 34
 LOADED = 12
 WARM = 4
 LAST = 8

@@ -15,13 +15,13 @@ from anabranch.manager.snapshot import Policy
 
 MACHINES = 4
 GROUPS = 64
-MACHINE = 0.25  # of a core
+MACHINE = 0.15  # of a core
 LEFT = 0.4  # of a machine with external load
 
 
 def workload(batches: int) -> GroupWorkload:
     """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=120_000 * batches, batch_count=batches, keys=16_384, history=4)
+    return GroupWorkload(rows=80_000 * batches, batch_count=batches, keys=16_384, history=4)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
@@ -36,7 +36,7 @@ def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown) -> Varian
 
 def balancing() -> tuple[Policy, ...]:
     """Flux's load balancing; a round takes four batches or more, so several partitions move at a time."""
-    return (FluxLoad(per_round=6),)
+    return (FluxLoad(per_round=4),)
 
 
 def capacity(slow: int) -> float:

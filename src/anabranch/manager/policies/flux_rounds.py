@@ -10,7 +10,7 @@ are the paper's. With none they tune themselves, by three rules with no unit but
 
 - What is measured has to be more than noise. Loads vary from batch to batch, and now and then one takes very long. So
   utilisation is that of the median batch, a round takes `SAMPLE` batches at least, and a pair has to differ in `MOST`
-  of them. While a pair would be considered but does not, the round goes on, up to `UNSURE` batches.
+  of them. While a pair would be considered but does not, the round goes on, and its last batches count.
 - delta_min is 2^k times that (`Damping`). A round *turns back* if something moves between two processors the other way
   than in one of the last `RECENT` rounds, or a group that moved in one of them moves again. Then k grows by one, up to
   `LONGEST`; `CALM` rounds in a row that do not turn back take one off again, and if that was too early it takes twice
@@ -44,8 +44,8 @@ from numpy.typing import NDArray
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.snapshot import Integers, Partitions, Snapshot
 
-# Batches of a round of loads, at least, and at most if it is not sure what they show.
-SAMPLE, UNSURE = 3, 12
+# Batches of a round of loads, at least.
+SAMPLE = 4
 # The share of the batches in which a pair has to differ.
 MOST = 7 / 8
 # Rounds in which a move is remembered.
@@ -63,8 +63,8 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected in a round: the last snapshot, what had arrived before, and for each batch the share of the
-    time that processors were busy; the batches took so many `seconds`.
+    """What was collected in a round: the last snapshot, what had arrived before, and for each batch that counts the
+    share of the time that processors were busy; all `batches` took so many `seconds`.
 
     Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves.
     """
@@ -72,6 +72,7 @@ class Collected:
     snapshot: Snapshot
     before: Mapping[Partition, int]
     busy: tuple[Mapping[int, float], ...] = ()
+    batches: int = 0
     seconds: float = 0.0
     sure: bool = False
     resting: frozenset[Partition] = frozenset()
@@ -81,15 +82,12 @@ class Collected:
         """Nothing so far."""
         return cls(snapshot, {key: count for seen in snapshot.processors for key, count in _arrived(seen.partitions())})
 
-    def add(self, snapshot: Snapshot) -> Collected:
-        """With one more batch."""
+    def add(self, snapshot: Snapshot, most: int | None) -> Collected:
+        """With one more batch, of which so many count."""
         busy = {seen.processor: seen.busy / max(snapshot.seconds, 1e-9) for seen in snapshot.processors}
-        return replace(self, snapshot=snapshot, busy=(*self.busy, busy), seconds=self.seconds + snapshot.seconds)
-
-    @property
-    def batches(self) -> int:
-        """How many batches were seen."""
-        return len(self.busy)
+        counted = (*self.busy, busy) if most is None else (*self.busy, busy)[-most:]
+        seconds = self.seconds + snapshot.seconds
+        return replace(self, snapshot=snapshot, busy=counted, batches=self.batches + 1, seconds=seconds)
 
     def utilisation(self, processor: int) -> float:
         """U = 1 - idle/delta (paper 2, section 5.3), of the median batch."""
@@ -98,7 +96,7 @@ class Collected:
     def differ(self, donor: int, receiver: int, imbalance: float) -> bool:
         """Whether one processor is that many times busier than another, and not by chance."""
         apart = sum(batch.get(donor, 0.0) >= imbalance * batch.get(receiver, 0.0) for batch in self.busy)
-        return not self.sure or apart >= MOST * self.batches
+        return not self.sure or apart >= MOST * len(self.busy)
 
     def tuples(self, known: Partitions) -> Integers:
         """Np: what has arrived for each partition in the round. A count that went down was reset."""
@@ -206,7 +204,7 @@ class Rounds:
         elif self._collected is None:
             self._collected = Collected.begin(snapshot)
         else:
-            self._collected = self._collected.add(snapshot)
+            self._collected = self._collected.add(snapshot, self._sampled)
             if self._is_over(self._collected):
                 return iter(self._end_round(self._collected, choose))
         return iter(())
@@ -222,17 +220,15 @@ class Rounds:
         if collected.seconds <= 0:
             return False
         nearest = collected.seconds + collected.seconds / collected.batches / 2
-        if self.minimum is None:
-            return collected.batches >= self.sample * 2**self.damping.doublings and nearest >= self._delta
-        return collected.seconds >= self.minimum and nearest >= self._delta
+        enough = collected.seconds >= (self.minimum or 0) and collected.batches >= (self._sampled or 0)
+        return enough and nearest >= self._delta
 
     def _end_round(
         self, collected: Collected, choose: Callable[[Collected], list[RelocateGroups] | None]
     ) -> list[RelocateGroups]:
-        found = choose(replace(collected, resting=self._resting(), sure=self.minimum is None and self.sample > 1))
-        if found is None and collected.batches < UNSURE:
+        moves = choose(replace(collected, resting=self._resting(), sure=self.minimum is None and self.sample > 1))
+        if moves is None:
             return []
-        moves = found or []
         if self.minimum is None:
             self.damping = self.damping.after(moves, self._batch)
         self._decided = collected.snapshot.time
@@ -241,6 +237,11 @@ class Rounds:
             self._delta /= 2
             self._collected = Collected.begin(collected.snapshot)
         return moves
+
+    @property
+    def _sampled(self) -> int | None:
+        """How many batches a round takes that tunes itself."""
+        return self.sample * 2**self.damping.doublings if self.minimum is None else None
 
     def _resting(self) -> frozenset[Partition]:
         return self.damping.resting(self._batch) if self.minimum is None else frozenset()
