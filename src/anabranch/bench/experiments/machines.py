@@ -21,7 +21,7 @@ LEFT = 0.4  # of a machine with external load
 
 def workload(batches: int) -> GroupWorkload:
     """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=80_000 * batches, batch_count=batches, keys=16_384, history=4)
+    return GroupWorkload(rows=64_000 * batches, batch_count=batches, keys=16_384, history=4)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
