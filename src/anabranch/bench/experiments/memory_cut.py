@@ -21,7 +21,7 @@ BATCHES = 40
 CUT = 16
 WARM = 8
 LAST = 10
-MEMORY = 1_600_000
+MEMORY = 2_800_000
 
 WORKLOAD = GroupWorkload(rows=20_000 * BATCHES, batch_count=BATCHES, keys=4_096, history=10)
 
