@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from anabranch.bench.experiments.experiment import Claim
 from anabranch.bench.experiments.timing import by_variant, typical_seconds
 from anabranch.bench.experiments.trace import Trace
 from anabranch.bench.experiments.variant import Variant
@@ -32,6 +33,7 @@ WORKLOAD = JoinWorkload(
     rows=ROWS_PER_BATCH * BATCHES, batch_count=BATCHES, stream=STREAM, first=ROWS_PER_BATCH * PHASE // 2
 )
 SHORTEST = "1 second"
+AT_MOST = 0.03
 
 NONE = Variant("none", processors=2)
 
@@ -45,6 +47,16 @@ def overheads(traces: Sequence[Trace]) -> dict[str, float]:
     """How much longer each variant takes than that without relocation, as a share."""
     seconds = {name: typical_seconds(runs) for name, runs in by_variant(traces).items()}
     return {name: took / seconds[NONE.name] - 1 for name, took in seconds.items() if name != NONE.name}
+
+
+def costs_little(traces: Sequence[Trace]) -> Claim:
+    """That relocation hardly costs anything."""
+    costs = overheads(traces)
+    return Claim(
+        f"relocation takes at most {AT_MOST:.0%} more time than none",
+        all(cost <= AT_MOST for cost in costs.values()),
+        ", ".join(f"{name}: {cost:+.1%}" for name, cost in costs.items()),
+    )
 
 
 def moves(traces: Sequence[Trace]) -> dict[str, float]:

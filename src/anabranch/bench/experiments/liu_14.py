@@ -9,22 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WORKLOAD, adapting, moves, overheads
+from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WORKLOAD, adapting, costs_little, moves
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
 DIFFERENCES = (50, 90)
-AT_MOST = 0.03
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Cheap, and more often at a higher percentage."""
-    costs = overheads(traces)
-    yield Claim(
-        f"relocation takes at most {AT_MOST:.0%} more time than none",
-        all(cost <= AT_MOST for cost in costs.values()),
-        ", ".join(f"{name}: {cost:+.1%}" for name, cost in costs.items()),
-    )
+    yield costs_little(traces)
     counts = moves(traces)
     yield Claim(
         "the higher the percentage, the more relocations",
