@@ -9,8 +9,12 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 
-# Tests run many small plans once each: compiling them thoroughly would take longer than running them.
-QUICK_START = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+# Tests run many small plans once each: compiling them thoroughly would take longer than running them, and so would
+# telling the JVM for every function of PySpark which line of Python it was called from.
+QUICK_START = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+}
 
 
 @pytest.fixture(scope="session")

@@ -25,6 +25,7 @@ from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.derive import Sources
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.pack import pack
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
@@ -136,23 +137,20 @@ class Steps:
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
         log.touch()
-        self.runner(pack(self.plan.layout, frames), number)
+        self.runner(pack(self.plan.layout, Sources(frames)), number)
         self.next_batch = number + 1
 
     def end(self) -> None:
         """Take the input for ended, as a run does that processes what is there."""
-        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        self.runner.end(pack(self.plan.layout, frames))
+        self.runner.end(self.plan.packed)
 
     def clean_up(self) -> bool:
         """Deliver some of what is owed; whether anything still is."""
-        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        return self.runner.clean_up(pack(self.plan.layout, frames), self.runner.last_number)
+        return self.runner.clean_up(self.plan.packed, self.runner.last_number)
 
     def let_go_on(self) -> bool:
         """Let rows go on that were held back, as a run does that no batch comes to; whether any still wait."""
-        frames = {name: kind.frame(self.spark, kind.schema.empty_table()) for name, kind in self.kinds.items()}
-        return self.runner.let_go_on(pack(self.plan.layout, frames))
+        return self.runner.let_go_on(self.plan.packed)
 
     def check_owners(self) -> None:
         """Every partition group of every operator has one owner, and nobody else has state of it."""

@@ -294,6 +294,26 @@ def test_what_a_policy_gets_wrong_is_named(spark: SparkSession, tmp_path: Path, 
         feed(steps, [rows(20, 0)])
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"), [(None, r"decided on None; .* \[\] for none"), ([7], "decided on 7, which is no action")]
+)
+def test_a_policy_that_decides_on_no_action_is_named(
+    spark: SparkSession, tmp_path: Path, answer: object, told: str
+) -> None:
+    @dataclass
+    class Absent:
+        answer: object
+
+        def decide(self, snapshot: Snapshot) -> object:
+            return self.answer
+
+    with (
+        Steps(spark, tmp_path / "c", JOIN, KINDS, settings={"policies": [Absent(answer)]}) as steps,
+        pytest.raises(ConfigError, match=f"Absent.*{told}"),
+    ):
+        feed(steps, [rows(20, 0)])
+
+
 @pytest.mark.parametrize("between", [False, True], ids=["batches only", "with steps between them"])
 def test_no_row_of_a_spilled_group_waits_for_ever(spark: SparkSession, tmp_path: Path, between: bool) -> None:
     """Each group of a grouping has its turn, so an answer comes within so many batches of the time it is due."""

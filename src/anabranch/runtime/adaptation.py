@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ class Adaptation:
         snapshot = self._snapshot(step, adapted, reports)
         for policy in self._policies:
             taken = adapted.parties
-            for action in policy.decide(snapshot):
+            for action in _decided(policy, snapshot):
                 if not (isinstance(action, RelocateGroups) and {action.sender, action.receiver} & taken):
                     self._do(policy, action, adapted, step, since, asked)
         adapted.hold = unite(adapted.hold, self.relocator.held_back(adapted.distribution))
@@ -255,3 +255,12 @@ class Adaptation:
                         active_bytes=manifest.bytes,
                     )
         self._over = over
+
+
+def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:
+    actions = policy.decide(snapshot)
+    if not isinstance(actions, Iterable):
+        raise ConfigError(
+            f"the policy {policy!r} decided on {actions!r}; its decide() must return actions, or [] for none"
+        )
+    return actions

@@ -66,7 +66,8 @@ def judge(rows: DataFrame, texts: Sequence[str]) -> list[Judged]:
         return []
     analysed = rows.selectExpr(*(f"{text} AS e{n}" for n, text in enumerate(texts)))._jdf.queryExecution().analyzed()
     trees = analysed.projectList()
-    can_cast, columns = _java(rows.sparkSession).expressions.Cast.canUpCast, frozenset(rows.columns)
+    can_cast = _java(rows.sparkSession, "catalyst.expressions.Cast").canUpCast
+    columns = frozenset(rows.columns)
     judges = [_Judge(can_cast, columns) for _ in texts]
     return [judges[n].judge(text, trees.apply(n)) for n, text in enumerate(texts)]
 
@@ -139,11 +140,12 @@ def _is_nonzero(divisor: Any) -> bool:
 
 
 def _try(spark: SparkSession, column: Column) -> Column:
-    convert = _java(spark, "classic").ExpressionUtils
-    tree = _java(spark).expressions.TryEval(convert.expression(column._jc))
+    convert = _java(spark, "classic.ExpressionUtils")
+    tree = _java(spark, "catalyst.expressions.TryEval")(convert.expression(column._jc))
     return Column(convert.column(tree))
 
 
-def _java(spark: SparkSession, package: str = "catalyst") -> Any:
+def _java(spark: SparkSession, name: str) -> Any:
+    """A class of Spark's by its whole name: a name for each package would be a call into the JVM each."""
     assert spark._jvm is not None, "Spark runs in this process or beside it, not behind Connect"
-    return getattr(spark._jvm.org.apache.spark.sql, package)
+    return getattr(spark._jvm, f"org.apache.spark.sql.{name}")

@@ -21,7 +21,7 @@ from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
 from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.plan.texts import is_name
 from anabranch.runtime.carried import is_changed
-from anabranch.runtime.derive import source_frame
+from anabranch.runtime.derive import Sources
 from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
 from anabranch.runtime.keys import key_type, must_verify, widest
@@ -41,14 +41,14 @@ class Columns:
         self,
         spark: SparkSession,
         network: Network,
-        frames: Mapping[str, DataFrame],
+        sources: Sources,
         streams: Mapping[str, StreamSchema],
     ) -> None:
         """Let Spark analyse keys and what is grouped."""
         self._spark = spark
         self._network = network
         self._streams = streams
-        self._registered = frames
+        self._sources = sources
         self._frames: dict[str, DataFrame] = {}
         self.key_types: list[tuple[T.DataType, ...]] = []
         self.groups: list[GroupTypes | None] = []
@@ -77,7 +77,7 @@ class Columns:
             if entry.entry.is_derived:
                 self._frames[alias] = self._spark.createDataFrame([], self._derived(entry))
             else:
-                self._frames[alias] = self._registered[entry.entry.stream]
+                self._frames[alias] = self._sources.registered[entry.entry.stream]
         return self._frames[alias]
 
     def fed(self, fed: Fed) -> T.StructType:
@@ -93,7 +93,7 @@ class Columns:
             if fed is not None:
                 made.append(self.fed(fed))
                 continue
-            rows = source_frame(source, self._streams[source.stream].time, self._registered)
+            rows = self._sources.frame(source, self._streams[source.stream].time)
             made.append(T.StructType([field for field in rows.schema if field.name not in HIDDEN]))
         fields = []
         for name in made[0].names:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -27,7 +26,7 @@ from anabranch.plan.watermark import FedTime, PortTime, SourceTime, retention
 from anabranch.runtime.attempt import judge
 from anabranch.runtime.carried import carried_type, check_carried, is_changed, to_carried
 from anabranch.runtime.columns import Columns, time_name
-from anabranch.runtime.derive import source_frame
+from anabranch.runtime.derive import Sources
 from anabranch.runtime.keys import canonical
 from anabranch.runtime.lanes import Lanes, is_read, place
 from anabranch.runtime.layout import AnswerLayout, Exchange, InputLayout, Layout, Outlet, Slot
@@ -45,7 +44,7 @@ Picked = tuple[tuple[str, str], ...]
 def lay_out(
     network: Network,
     columns: Columns,
-    frames: Mapping[str, DataFrame],
+    sources: Sources,
     streams: Mapping[str, StreamSchema],
     placements: tuple[Placement, ...],
     *,
@@ -53,7 +52,7 @@ def lay_out(
     keep_late: bool,
 ) -> Layout:
     """The layout of a network over the given stream DataFrames, with each operator where it is placed."""
-    return _Maker(network, columns, frames, streams, placements, keep_rejected, keep_late).make()
+    return _Maker(network, columns, sources, streams, placements, keep_rejected, keep_late).make()
 
 
 class _Maker:
@@ -63,14 +62,14 @@ class _Maker:
         self,
         network: Network,
         columns: Columns,
-        frames: Mapping[str, DataFrame],
+        sources: Sources,
         streams: Mapping[str, StreamSchema],
         placements: tuple[Placement, ...],
         keep_rejected: bool,
         keep_late: bool,
     ) -> None:
         self._network = network
-        self._frames = frames
+        self._sources = sources
         self._streams = streams
         self._keep_rejected = keep_rejected
         self._keep_late = keep_late
@@ -157,7 +156,7 @@ class _Maker:
         source = entry.sources[nth]
         key_types, group = self._columns.key_types[n], self._columns.groups[n]
         source_time = self._streams[source.stream].time
-        rows = source_frame(source, source_time, self._frames, types)
+        rows = self._sources.frame(source, source_time, types)
         schema = rows.schema
         time = self._streams[entry.stream].time if timed else None
         plain = {quote(column): column for column in schema.names}

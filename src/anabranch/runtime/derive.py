@@ -19,24 +19,36 @@ from pyspark.sql import types as T
 from anabranch.plan.logical import DERIVED_TIME, Output, Selection, Source, quote
 from anabranch.runtime.attempt import VALUE, attempt, judge
 from anabranch.runtime.carried import type_text
-from anabranch.runtime.notes import NOTE, bad_row
+from anabranch.runtime.notes import NOTE, bad_row, literal
 
 
-def source_frame(
-    source: Source, time: str | None, frames: Mapping[str, DataFrame], types: T.StructType | None = None
-) -> DataFrame:
-    """The rows of a source; those of a sub-query with their hidden columns, and with columns of the given types.
+class Sources:
+    """The rows of sources, made of registered streams. Each is made once: that takes many calls into the JVM."""
 
-    `time` is the stream's event time, if it has one.
-    """
-    rows = frames[source.stream]
-    for number, selection in enumerate(source.steps):
-        before, step_time = rows, time if number == 0 or time is None else DERIVED_TIME
-        rows = _select(before, selection, source.stream, step_time)
-        if types is not None and number == len(source.steps) - 1:
-            cast = replace(selection, outputs=in_types(selection.outputs, rows.schema, types))
-            rows = rows if cast == selection else _select(before, cast, source.stream, step_time)
-    return rows
+    def __init__(self, registered: Mapping[str, DataFrame]) -> None:
+        """Nothing is made yet."""
+        self.registered = registered
+        self._made: dict[tuple[Source, str | None], DataFrame] = {}
+
+    def frame(self, source: Source, time: str | None, types: T.StructType | None = None) -> DataFrame:
+        """The rows of a source; those of a sub-query with their hidden columns, and with columns of the given types.
+
+        `time` is the stream's event time, if it has one.
+        """
+        if not source.steps:
+            return self.registered[source.stream]
+        if (source, time) not in self._made:
+            *others, last = source.steps
+            before = self.frame(replace(source, steps=tuple(others)), time)
+            own_time = DERIVED_TIME if others and time is not None else time
+            self._made[source, time] = _select(before, last, source.stream, own_time)
+        rows = self._made[source, time]
+        return rows if types is None else self._in_types(source, time, rows.schema, types)
+
+    def _in_types(self, source: Source, time: str | None, found: T.StructType, types: T.StructType) -> DataFrame:
+        *others, last = source.steps
+        cast = replace(last, outputs=in_types(last.outputs, found, types))
+        return self.frame(replace(source, steps=(*others, cast)), time)
 
 
 def passing(rows: DataFrame, conditions: Sequence[Column]) -> DataFrame:
@@ -64,20 +76,20 @@ def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None
     for one in judged:
         if one.text in attempts:
             what = "the condition" if one.text in selection.conditions else "the column"
-            problem = F.lit(f"{what} {one.text} cannot be evaluated")
+            problem = literal(f"{what} {one.text} cannot be evaluated")
             notes.append(F.when(attempts[one.text].isNull(), bad_row(rows, stream, ", ".join(one.reads), problem)))
     asked = [
         F.expr(condition) if condition not in attempts else attempts[condition].isNull() | attempts[condition][VALUE]
         for condition in selection.conditions
     ]
     columns = [
-        (attempts[output.expression][VALUE] if output.expression in attempts else F.expr(output.expression)).alias(
-            output.name
-        )
+        attempts[output.expression][VALUE].alias(output.name)
+        if output.expression in attempts
+        else F.expr(f"{output.expression} AS {quote(output.name)}")
         for output in selection.outputs
     ]
     if time is not None:
-        columns.append(F.col(quote(time)).alias(DERIVED_TIME))
+        columns.append(F.expr(f"{quote(time)} AS {quote(DERIVED_TIME)}"))
     if notes:
         columns.append(F.coalesce(*notes).alias(NOTE))
     return passing(rows, asked).select(*columns)

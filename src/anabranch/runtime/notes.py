@@ -13,25 +13,32 @@ NOTE = ":note"
 HIDDEN = (DERIVED_TIME, NOTE)
 
 
-def bad_row(rows: DataFrame, stream: str, column: str, problem: Column) -> Column:
-    """A note that names the stream, the column, the problem and the row."""
-    return F.to_json(
-        F.struct(
-            F.lit(stream).alias("stream"),
-            F.lit(column).alias("column"),
-            problem.alias("problem"),
-            row_text(rows).alias("row"),
-        )
-    )
+def bad_row(rows: DataFrame, stream: str, column: str, problem: str) -> Column:
+    """A note that names the stream, the column, the problem, which is an expression, and the row.
+
+    Written as one text, like `row_text`: each function of PySpark would be several calls into the JVM.
+    """
+    parts = {"stream": literal(stream), "column": literal(column), "problem": problem, "row": _row_text(rows)}
+    return F.expr(f"to_json(named_struct({', '.join(f'{literal(name)}, {text}' for name, text in parts.items())}))")
 
 
-def row_text(frame: DataFrame) -> Column:
+def row_text(rows: DataFrame) -> Column:
     """The whole row for people to read."""
-    parts = []
-    for field in (field for field in frame.schema if field.name not in HIDDEN):
-        text = F.coalesce(F.expr(_text(quote(field.name), field.dataType)), F.lit("null"))
-        parts.append(F.concat(F.lit(f"{field.name}="), text))
-    return F.concat_ws(", ", *parts)
+    return F.expr(_row_text(rows))
+
+
+def literal(text: str) -> str:
+    """A text as an expression, whatever characters it has and however Spark is told to read escapes."""
+    return f"CAST(X'{text.encode().hex()}' AS STRING)"
+
+
+def _row_text(rows: DataFrame) -> str:
+    shown = [field for field in rows.schema if field.name not in HIDDEN]
+    parts = [
+        f"concat({literal(f'{field.name}=')}, coalesce({_text(quote(field.name), field.dataType)}, 'null'))"
+        for field in shown
+    ]
+    return f"concat_ws({', '.join([literal(', '), *parts])})"
 
 
 def _text(name: str, data_type: T.DataType) -> str:

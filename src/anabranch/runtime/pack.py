@@ -23,9 +23,9 @@ from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.arrivals import REJECT
 from anabranch.runtime.attempt import VALUE, attempt
 from anabranch.runtime.carried import from_carried, type_text
-from anabranch.runtime.derive import passing, source_frame
+from anabranch.runtime.derive import Sources, passing
 from anabranch.runtime.layout import Exchange, InputLayout, Lane, Layout, Slot
-from anabranch.runtime.notes import NOTE, bad_row
+from anabranch.runtime.notes import NOTE, bad_row, literal
 from anabranch.state.groups import group_bits
 from anabranch.state.run import HASH, TS
 
@@ -35,7 +35,7 @@ Attempts = dict[str, Column]
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def pack(layout: Layout, frames: Mapping[str, DataFrame], read: Sequence[str] = ()) -> DataFrame:
+def pack(layout: Layout, sources: Sources, read: Sequence[str] = ()) -> DataFrame:
     """All sources of a network as one streaming DataFrame of packed rows.
 
     Streams come in the order in which they are `read`, also those that nothing is needed of any more.
@@ -44,10 +44,10 @@ def pack(layout: Layout, frames: Mapping[str, DataFrame], read: Sequence[str] = 
     for name in dict.fromkeys([*read, *(entry.source.stream for entry in layout.inputs)]):
         used = [(number, entry) for number, entry in enumerate(layout.inputs) if entry.source.stream == name]
         for number, entry in used:
-            rows = source_frame(entry.source, entry.source_time, frames, entry.types)
+            rows = sources.frame(entry.source, entry.source_time, entry.types)
             packed.append(_pack_input(layout, number, entry, rows))
         if not used:
-            packed.append(_pack_nothing(layout, frames[name]))
+            packed.append(_pack_nothing(layout, sources.registered[name]))
     return reduce(DataFrame.union, packed)
 
 
@@ -117,7 +117,7 @@ def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFram
     rows = _taking_part(entry, frame, attempts)
     keys = [_value(key.text, attempts) for key in entry.keys]
     hashed = [*keys, *(key.isNull() for key in keys)] if entry.grouped and len(keys) > 1 else keys
-    columns = [F.lit(number).cast("smallint").alias(INPUT), F.xxhash64(*hashed).alias(HASH)]
+    columns = [F.expr(f"{number}S AS {INPUT}"), F.xxhash64(*hashed).alias(HASH)]
     if layout.timed:
         columns.append(_time_column(entry).alias(TS))
     if layout.can_reject:
@@ -163,16 +163,18 @@ def _value(text: str, attempts: Attempts) -> Column:
 
 
 def _slot_column(slot: Slot, values: dict[str, str], attempts: Attempts) -> Column:
-    value = _value(values[slot.name], attempts) if slot.name in values else F.lit(None).cast(slot.type)
-    return value.alias(slot.name)
+    if slot.name not in values:
+        return F.lit(None).cast(slot.type).alias(slot.name)
+    text = values[slot.name]
+    return attempts[text][VALUE].alias(slot.name) if text in attempts else F.expr(f"{text} AS {slot.name}")
 
 
 def _time_column(entry: InputLayout) -> Column:
     """Event time in microseconds; 0 where it is unusable or there is none."""
     if entry.time is None or entry.time_type is None:
-        return F.lit(0).cast("bigint")
+        return F.expr("0L")
     micros, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
-    return F.when(F.expr(f"coalesce({in_range}, false)"), F.expr(micros)).otherwise(F.lit(0).cast("bigint"))
+    return F.expr(f"IF(coalesce({in_range}, false), {micros}, 0L)")
 
 
 def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> Column:
@@ -186,16 +188,15 @@ def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> 
     notes += [
         F.when(
             attempts[expression.text].isNull(),
-            bad_row(frame, stream, ", ".join(expression.reads), F.lit(f"{what} cannot be evaluated")),
+            bad_row(frame, stream, ", ".join(expression.reads), literal(f"{what} cannot be evaluated")),
         )
         for what, expression in zip(written, entry.expressions, strict=True)
         if expression.can_fail
     ]
     if entry.time is not None and entry.time_type is not None:
         _, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
-        problem = F.when(F.expr(quote(entry.time)).isNull(), "its event time is null").otherwise(
-            "its event time is out of range"
-        )
+        unusable = f"IF({quote(entry.time)} IS NULL, 'null', 'out of range')"
+        problem = f"concat('its event time is ', {unusable})"
         good = F.expr(f"coalesce({in_range}, false)")
         column = entry.source_time or entry.time
         notes.append(F.when(good, nothing).otherwise(bad_row(frame, stream, column, problem)))

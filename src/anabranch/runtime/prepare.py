@@ -16,6 +16,7 @@ from anabranch.runtime.analysis import check_answer, check_inputs, check_sources
 from anabranch.runtime.answers import answer_schema
 from anabranch.runtime.columns import Columns
 from anabranch.runtime.compile import lay_out
+from anabranch.runtime.derive import Sources
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack
 
@@ -58,11 +59,12 @@ def prepare(
     known = {**streams, **{schema.name: schema for schema in network.derived}}
     if not checked:
         check_sources(spark, network, frames)
-    columns = Columns(spark, network, frames, known)
+    sources = Sources(frames)
+    columns = Columns(spark, network, sources, known)
     if not checked:
         check_inputs(spark, network, columns)
     placed = place(network)
-    layout = lay_out(network, columns, frames, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
+    layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_answer(spark, layout)
     names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
@@ -75,7 +77,7 @@ def prepare(
         streams=known,
         columns=columns,
         schemas=schemas,
-        packed=pack(layout, frames, names),
+        packed=pack(layout, sources, names),
         read=tuple((name, _relations(frames[name]), max(used.count(name), 1)) for name in names),
     )
 
