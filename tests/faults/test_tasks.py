@@ -19,18 +19,18 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Path) -> None:
     """local[2,4] retries. Tasks fail before their results, after them, or with their worker killed."""
     runs, rigs = [], []
-    for action in ("raise", "kill"):
-        for failpoint, query in (
-            ("processor.results", "filtered"),
-            ("processor.report", "plain"),
-            ("processor.report", "rounds"),
-        ):
-            rig = Rig(tmp_path / f"{failpoint}-{query}-{action}")
-            rig.add(2)
-            marker = tmp_path / f"{failpoint}.{query}.{action}"
-            workers = f"{failpoint}={action}@once:{marker}"
-            runs.append({"directory": str(rig.directory), "query": query, "workers": workers})
-            rigs.append((rig, marker))
+    for failpoint, action, query in (
+        ("processor.results", "raise", "filtered"),
+        ("processor.results", "kill", "rounds"),
+        ("processor.report", "raise", "rounds"),
+        ("processor.report", "kill", "plain"),
+    ):
+        rig = Rig(tmp_path / f"{failpoint}-{action}")
+        rig.add(2)
+        marker = tmp_path / f"{failpoint}.{action}"
+        workers = f"{failpoint}={action}@once:{marker}"
+        runs.append({"directory": str(rig.directory), "query": query, "workers": workers})
+        rigs.append((rig, marker))
     finish({"runs": runs, "conf": {"spark.master": "local[2,4]"}})
     for rig, marker in rigs:
         assert marker.exists(), f"{marker.name} was not reached"

@@ -191,3 +191,19 @@ def test_no_group_waits_longer_than_there_are_groups(
         assert max(model.waited.values()) <= groups
         for p in range(len(speeds)):
             assert not set(model.keys(p)) <= model.held, "somebody is always served"
+
+
+def test_a_processor_that_has_recovered_catches_up_while_the_others_have_little_to_do() -> None:
+    """Rows that wait hold back time in the streams, so the others give fewer results for a while."""
+    model = Model(SkewBuffer(), [100.0] * 4)
+    for _ in range(12):
+        model.run(10)
+    model.speeds[0] = 40.0
+    for _ in range(4):
+        model.run(10)
+    model.speeds = [100.0, 400.0, 400.0, 400.0]
+    waiting = []
+    for _ in range(6):
+        model.run(10)
+        waiting.append(sum(model.waiting.values()))
+    assert waiting[1] > waiting[3] > waiting[5], "once two steps have shown that it has recovered"

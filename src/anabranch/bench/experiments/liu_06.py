@@ -54,10 +54,10 @@ def name(processors: int) -> str:
 LIU_06 = Experiment(
     "liu-06",
     "a small plan on 1 to 5 processors: the same output, and about the same throughput",
-    JoinWorkload(rows=100_000, batch_count=20, stream=Synthetic(tuple_range=50_000, ratios=(1,))),
+    JoinWorkload(rows=80_000, batch_count=16, stream=Synthetic(tuple_range=50_000, ratios=(1,))),
     tuple(Variant(name(count), processors=count) for count in PROCESSORS),
     check,
     draws=("results", "batch_seconds"),
-    repeats=2,
+    repeats=3,
     warm_up=True,
 )

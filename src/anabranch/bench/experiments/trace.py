@@ -131,10 +131,6 @@ class Trace:
         """The results of each batch."""
         return [after.results - before.results for before, after in pairwise((BEFORE, *self.moments))]
 
-    def rate(self, counts: Sequence[int], first: int, stop: int) -> float:
-        """Rows or results of batches `first` to `stop`, per second."""
-        return sum(counts[first:stop]) / max(sum(self.batch_seconds[first:stop]), 1e-9)
-
 
 def read_trace(name: str, run: Run, ended: float, repeat: int = 0) -> Trace:
     """What an ended run did; it ended at `ended`, by the clock."""

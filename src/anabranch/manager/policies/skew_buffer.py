@@ -9,6 +9,10 @@ others make up no more than rate * target rows. Without a `target` it is 1.25 ti
 contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
 settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
 
+The mean is taken over `STEADY` steps. Time in the streams waits with the rows that wait, so the others have few results
+to give for some steps. If that made the target smaller at once, more rows would wait, also on processors that have
+recovered and could catch up.
+
 The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
 groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
 and the others wait, as without a buffer. Groups that have waited longest are served first, and at least one each time:
@@ -31,8 +35,9 @@ from anabranch.manager.policies.arguments import seconds_of
 from anabranch.manager.snapshot import Floats, Partitions, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_seconds, parse_bytes
 
-# Over how many steps rates are taken.
-STEPS = 4
+# Over how many steps rates are taken, and over how many the time of a step.
+STEPS = 2
+STEADY = 16
 # How much later than the mean a processor may be.
 LATE = 1.25
 
@@ -51,7 +56,7 @@ class Step:
 
 
 def _no_steps() -> deque[Step]:
-    return deque(maxlen=STEPS + 1)
+    return deque(maxlen=STEADY + 1)
 
 
 @dataclass(slots=True)
@@ -103,12 +108,12 @@ class SkewBuffer:
     def _target(self) -> float:
         if self.target is not None:
             return seconds_of("target", self.target)
-        busy = [seconds for step in self._recent() for seconds in step.busy.values()]
+        busy = [seconds for step in list(self._steps)[1:] for seconds in step.busy.values()]
         return LATE * float(np.mean(busy)) if busy else 0.0
 
     def _recent(self) -> list[Step]:
-        """The steps since the oldest one, which says what had come before them."""
-        return list(self._steps)[1:]
+        """The last steps, without the one that says what had come before them."""
+        return list(self._steps)[1:][-STEPS:]
 
     def _hold(self, seen: ProcessorSeen, known: Partitions, target: float, space: int) -> list[HoldGroups]:
         rows = sum(step.rows.get(seen.processor, 0) for step in self._recent())
@@ -126,7 +131,8 @@ class SkewBuffer:
 
     def _per_step(self, known: Partitions) -> Floats:
         """Rows that arrive per step, by partition. A count that went down was reset."""
-        before, steps = self._steps[0].come, len(self._recent())
+        steps = len(self._recent())
+        before = self._steps[-1 - steps].come
         now = (known.arrived + known.held).tolist()
         then = [before.get(key, 0) for key in _keys(known)]
         return np.array([(n - t if n >= t else n) / steps for n, t in zip(now, then, strict=True)], dtype=np.float64)
@@ -140,9 +146,9 @@ class SkewBuffer:
 
 
 def _served(expected: Floats, allowance: float, space: float) -> int:
-    """How many partitions get their rows, in turn: as many as are allowed, and those that there is no space for."""
+    """How many partitions get their rows, in turn: about what is allowed, and those that there is no space for."""
     worked = np.cumsum(expected)
-    allowed = int(np.searchsorted(worked, allowance, side="right"))
+    allowed = int(np.searchsorted(worked - expected / 2, allowance, side="right"))
     crowded = int(np.searchsorted(worked, worked[-1] - space, side="left")) + 1 if worked[-1] > space else 0
     return max(allowed, crowded, 1)
 
