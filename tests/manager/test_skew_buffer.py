@@ -207,3 +207,13 @@ def test_a_processor_that_has_recovered_catches_up_while_the_others_have_little_
         model.run(10)
         waiting.append(sum(model.waiting.values()))
     assert waiting[1] > waiting[3] > waiting[5], "once two steps have shown that it has recovered"
+
+
+def test_nobody_holds_anything_back_when_all_become_slow() -> None:
+    model = Model(SkewBuffer(), [100.0] * 4)
+    for _ in range(12):
+        model.run(10)
+    model.speeds = [20.0] * 4
+    for _ in range(8):
+        model.run(10)
+        assert not model.actions

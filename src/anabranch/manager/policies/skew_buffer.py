@@ -9,9 +9,10 @@ others make up no more than rate * target rows. Without a `target` it is 1.25 ti
 contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
 settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
 
-The mean is taken over `STEADY` steps. Time in the streams waits with the rows that wait, so the others have few results
-to give for some steps. If that made the target smaller at once, more rows would wait, also on processors that have
-recovered and could catch up.
+The mean is that of the last `STEPS` or `STEADY` steps, whichever is longer. Time in the streams waits with the rows that
+wait, so the others have few results to give for some steps, and many when it goes on. If the target became smaller at
+once, more rows would wait, also on processors that have recovered and could catch up; if it did not become larger at
+once, rows would wait on processors that are as late as all others.
 
 The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
 groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
@@ -108,8 +109,8 @@ class SkewBuffer:
     def _target(self) -> float:
         if self.target is not None:
             return seconds_of("target", self.target)
-        busy = [seconds for step in list(self._steps)[1:] for seconds in step.busy.values()]
-        return LATE * float(np.mean(busy)) if busy else 0.0
+        means = [np.mean(list(step.busy.values())) for step in list(self._steps)[1:]]
+        return LATE * float(max(np.mean(means), np.mean(means[-STEPS:]))) if means else 0.0
 
     def _recent(self) -> list[Step]:
         """The last steps, without the one that says what had come before them."""
