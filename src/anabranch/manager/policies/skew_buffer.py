@@ -9,9 +9,9 @@ others make up no more than rate * target rows. Without a `target` it is 1.25 ti
 contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
 settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
 
-The mean is that of the last `STEPS` or `STEADY` steps, whichever is longer. Time in the streams waits with the rows that
-wait, so the others have few results to give for some steps, and many when it goes on. If the target became smaller at
-once, more rows would wait, also on processors that have recovered and could catch up; if it did not become larger at
+The mean is that of the last `STEPS` or `STEADY` steps, whichever is longer. Time in the streams waits with the rows
+that wait, so the others have few results to give for some steps, and many when it goes on. If the target became smaller
+at once, more rows would wait, also on processors that have recovered and could catch up; if it did not become larger at
 once, rows would wait on processors that are as late as all others.
 
 The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
