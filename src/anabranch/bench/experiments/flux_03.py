@@ -20,7 +20,7 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 TURN = 4  # batches
 WARM = 4
 BATCHES = WARM + TURN * MACHINES
-SIZES = ("8m", "32m")
+SIZES = ("2m", "32m")
 AT_LEAST = 0.8
 
 
