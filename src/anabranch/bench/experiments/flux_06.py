@@ -14,10 +14,11 @@ from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.machines import MACHINES, balancing, capacity, loaded, throughput, variant, workload
 from anabranch.bench.experiments.trace import Trace
 
-# State is merged every seventh batch, which takes longer: what is compared are whole turns of that.
+# State is merged every seventh batch, which takes longer: what is compared are whole turns of that. Receivers need more
+# than one to merge what has come to them.
 TURN = 7
 LOADED = 2 * TURN
-BATCHES = 5 * TURN
+BATCHES = 6 * TURN
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 
