@@ -3,13 +3,13 @@
 Four machines (`machines`) with external load that goes from one to the next, a few batches on each. Without a buffer
 all of them wait for the loaded one all the time. With one, what it is late with waits there and is worked on later,
 when it has no load any more. Each machine has external load for a quarter of the time, so the capacity left is that of
-one loaded machine among four.
+one loaded machine among four. The paper has buffers of many sizes; here there is one that is large enough, so that runs
+are long enough to be compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.machines import MACHINES, capacity, loaded, variant, workload
@@ -17,10 +17,9 @@ from anabranch.bench.experiments.trace import Trace
 from anabranch.bench.experiments.variant import SlowDown
 from anabranch.manager.policies.skew_buffer import SkewBuffer
 
-TURN = 4  # batches
-WARM = 4
+TURN = 7  # batches, after which state has been merged once
+WARM = TURN
 BATCHES = WARM + TURN * MACHINES
-SIZES = ("2m", "32m")
 AT_LEAST = 0.8
 
 
@@ -36,31 +35,29 @@ def throughput(trace: Trace) -> float:
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """More with a larger buffer."""
-    unloaded, *others = ((trace.name, throughput(trace)) for trace in traces)
-    shares = [(name, found / unloaded[1]) for name, found in others]
-    measured = ", ".join(f"{name}: {share:.2f}" for name, share in shares)
+    """More with a buffer."""
+    unloaded, without, buffered = map(throughput, traces)
     yield Claim(
-        "the larger the buffer, the higher the throughput",
-        all(less[1] < more[1] for less, more in pairwise(shares)),
-        measured,
+        "with a buffer throughput is higher than without",
+        buffered > without,
+        f"{buffered / unloaded:.2f} of the unloaded case against {without / unloaded:.2f}",
     )
-    reached = shares[-1][1] / capacity(1)
+    reached = buffered / unloaded / capacity(1)
     yield Claim(
-        f"with the largest it is at least {AT_LEAST:.0%} of what the capacity left allows",
+        f"it is at least {AT_LEAST:.0%} of what the capacity left allows",
         reached >= AT_LEAST,
-        f"{reached:.0%}: {shares[-1][1]:.2f} of the unloaded case, {capacity(1):.2f} possible",
+        f"{reached:.0%}: {buffered / unloaded:.2f} of the unloaded case, {capacity(1):.2f} possible",
     )
 
 
 FLUX_03 = Experiment(
     "flux-03",
-    "external load that goes round four machines: the larger the buffer, the closer throughput is to what is possible",
+    "external load that goes round four machines: with a buffer throughput is closer to what is possible",
     workload(BATCHES),
     (
         variant("unloaded", (), loaded(0)),
         variant("no buffer", (), *rotating()),
-        *(variant(f"buffer {size}", (SkewBuffer(size=size),), *rotating()) for size in SIZES),
+        variant("buffer", (SkewBuffer(),), *rotating()),
     ),
     check,
     draws=("throughput", "held_rows", "seconds"),

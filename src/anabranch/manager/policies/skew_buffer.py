@@ -37,7 +37,7 @@ from anabranch.manager.snapshot import Floats, Partitions, ProcessorSeen, Snapsh
 from anabranch.observe.numbers import format_seconds, parse_bytes
 
 # Over how many steps rates are taken, and over how many the time of a step.
-STEPS = 1
+STEPS = 2
 STEADY = 16
 # How much later than the mean a processor may be.
 LATE = 1.25
