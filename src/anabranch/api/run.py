@@ -64,6 +64,7 @@ class Run:
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()
         self._ended = threading.Event()
+        self._threads: list[threading.Thread] = []
         self._ends = False
         self._left_open = False
         self._is_changing = False
@@ -151,7 +152,7 @@ class Run:
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
-        if not self._ended.wait(timeout):
+        if not self._wait_for_end(timeout):
             return False
         failure = self.exception()
         if failure is not None:
@@ -253,7 +254,7 @@ class Run:
             if self._spark_query.isActive:
                 self._ends = False
             self._spark_query.stop()
-        self._ended.wait(60)
+        self._wait_for_end(60)
 
     def leave_open(self) -> None:
         """Do not take the input for ended when Spark's query stops, whoever stops it."""
@@ -416,6 +417,14 @@ class Run:
                 with suppress(Exception):  # told to the user by awaitTermination and exception
                     self._let_go_on()
 
+    def _wait_for_end(self, timeout: float | None) -> bool:
+        """Wait until the run has ended and nothing of it is left; whether it has."""
+        ended = self._ended.wait(timeout)
+        for thread in self._threads if ended else ():
+            if thread is not threading.current_thread():
+                thread.join(60)
+        return ended
+
     def _goes_on(self) -> bool:
         """Wait for the end of Spark's query; whether another one has taken its place."""
         watched = self._spark_query
@@ -463,7 +472,8 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         checkpoint.release()
         raise
     for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
-        threading.Thread(target=task, name=name, daemon=True).start()
+        run._threads.append(threading.Thread(target=task, name=name, daemon=True))
+        run._threads[-1].start()
     return run
 
 

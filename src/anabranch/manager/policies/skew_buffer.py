@@ -5,7 +5,7 @@ would be late with waits in its buffer, and comes with a later step. Nothing is 
 
 After each step, and per processor, over the last `STEPS` steps: its rate is rows over busy time; what it will get is
 what waits plus what has arrived per step. If that takes longer than the target, groups are held for a step, until the
-others make up no more than rate * target rows. Without a `target` it is 1.25 times the mean busy time of all. The mean
+others make up about rate * target rows. Without a `target` it is 1.25 times the mean busy time of all. The mean
 contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
 settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
 
