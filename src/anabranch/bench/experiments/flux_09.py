@@ -3,8 +3,8 @@
 Throughput is that of answers (`memory_cut`), batch by batch. In the paper spilling stalls the processor, and going
 round the partitions on disk takes most of its time from then on. Here only tuples of groups on disk wait, a ninth of
 all or more; a group that has its turn answers everything that waits for it. So with spilling alone throughput falls as
-groups are pushed, and comes back once as many tuples wait as turns can answer; what stays is latency (`flux_10`). With
-memory balancing partitions move to where there is room, and throughput does not fall.
+groups are pushed, and latency grows (`flux_10`). With memory balancing partitions move to where there is room, and
+throughput does not fall.
 """
 
 from __future__ import annotations
