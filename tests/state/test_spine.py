@@ -326,6 +326,22 @@ def test_the_groups_of_all_processors_partition_a_spine(
         ledger.check()
 
 
+@pytest.mark.parametrize(("max_span", "runs"), [(None, 1), (10, 2)])
+def test_runs_of_which_few_groups_have_moved_here_become_one_as_far_as_time_allows(
+    max_span: int | None, runs: int
+) -> None:
+    ledger = Ledger(timed=True, max_span=max_span)
+    spread = 2**64 // 16
+    for start in (0, 2, 50, 52):
+        ledger.insert([(n * spread, start) for n in range(16)])
+    moved = ledger.spine.of_groups(GroupSet.of(16, [3, 8, 9]), ledger.runs.cuts(16))
+    assert len(moved.runs) == 4
+    merged = moved.compact(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=max_span)
+    assert len(merged.runs) == runs
+    assert not merged.merges
+    assert Counter(ledger.runs.column(merged, "id")) == Counter(ledger.runs.column(moved, "id"))
+
+
 def test_a_spine_shrinks_by_whole_files_without_opening_them() -> None:
     runs = MemoryRuns()
     spine = Spine()

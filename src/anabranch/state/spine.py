@@ -4,7 +4,7 @@ A `Slice` is a range of rows of a run file, or of those of them that belong to s
 or to another processor by changing these sets, and no row is copied. A `SortedRun` is a tuple of slices with ascending,
 disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN`
 sorted runs of about equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten
-O(log n) times.
+O(log n) times. Runs that were moved here with few of their groups are merged with each other at once.
 
 A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
 target, and between batches the target's slices and the remaining parts of the sources are all active state. So no
@@ -204,15 +204,15 @@ class Spine:
 
     def _start_merges(self, max_span: int | None) -> Spine:
         alike: dict[tuple[int, int | None], list[SortedRun]] = {}
-        sparse = [run for run in self.runs if _is_sparse(run)]
-        for run in (run for run in self.runs if run not in sparse):
+        for run in self.runs:
             alike.setdefault((_tier(_rows(run)), _allowed_span(run, max_span)), []).append(run)
-        merges = [*self.merges, *(Merge((), (run,)) for run in sparse)]
-        for (tier, allowed), runs in alike.items():
-            for batch in _mergeable(runs, allowed):
-                merges.append(Merge((), batch))
-                alike[tier, allowed] = [run for run in alike[tier, allowed] if run not in batch]
-        return Spine(tuple(run for runs in alike.values() for run in runs), tuple(merges), self.retired)
+        merges, left = list(self.merges), []
+        for (_, allowed), runs in alike.items():
+            whole = [run for run in runs if not _is_sparse(run)]
+            due = [*_mergeable(whole, allowed), *_close_in_time([run for run in runs if _is_sparse(run)], allowed)]
+            merges += [Merge((), batch) for batch in due]
+            left += [run for run in whole if not any(run in batch for batch in due)]
+        return Spine(tuple(left), tuple(merges), self.retired)
 
 
 def slices_of_groups(slices: Iterable[Slice], groups: GroupSet, cuts: Cuts) -> tuple[Slice, ...]:
@@ -226,7 +226,10 @@ def _is_newer(file: RunFile, time: int | None) -> bool:
 
 
 def _is_sparse(run: SortedRun) -> bool:
-    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew."""
+    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew.
+
+    Such runs come several at a time, when groups move: those that are alike are written anew as one.
+    """
     return 2 * _rows(run) < sum(piece.stop - piece.start for piece in run)
 
 
@@ -273,6 +276,19 @@ def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[So
         if len(batch) == FAN_IN:
             yield tuple(batch)
             batch = []
+
+
+def _close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
+    """All runs, oldest first, in batches of up to FAN_IN that are close enough in event time to be merged."""
+    batch: list[SortedRun] = []
+    for run in sorted(runs, key=lambda run: _span(run)[0]):
+        apart = batch and max_span is not None and _span(run)[1] - _span(batch[0])[0] > max_span
+        if apart or len(batch) == FAN_IN:
+            yield tuple(batch)
+            batch = []
+        batch.append(run)
+    if batch:
+        yield tuple(batch)
 
 
 def _span(run: SortedRun) -> tuple[int, int]:
