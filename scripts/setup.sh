@@ -43,7 +43,8 @@ say "installing the locked versions into $VENV; the first time this downloads se
 quiet=--quiet
 if [ -t 2 ]; then quiet=; fi
 pip() { "$VENV/bin/python" -m pip install ${quiet:+"$quiet"} --no-input --disable-pip-version-check "$@" </dev/null >&2; }
-pip --requirement "$LOCK"
+# The lock names everything, so nothing has to be resolved; and of a few hundred MB of modules most are never imported.
+pip --no-deps --no-compile --requirement "$LOCK"
 # The build backend is among the locked versions, so this step needs no network.
 pip --no-deps --no-build-isolation --editable .
 touch "$STAMP"

@@ -10,9 +10,13 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 
 # Tests run many small plans once each: compiling them thoroughly would take longer than running them, and so would
-# telling the JVM for every function of PySpark which line of Python it was called from.
+# telling the JVM for every function of PySpark which line of Python it was called from. Without its second compiler the
+# JVM keeps little compiled code and would compile again what it has thrown away. Spark's own classes are not verified.
 QUICK_START = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": (
+        "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=256m "
+        "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    ),
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 
