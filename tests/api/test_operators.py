@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.errors import ConfigError, QueryError, ResumeMismatchError, UnsupportedError
+from tests.oracle.chance import ChanceMoves
 from tests.oracle.feed import Feed, run_to_end, written
 from tests.oracle.referee import assert_same_rows, query
 
@@ -51,8 +52,9 @@ def clicks(tmp_path: Path) -> Feed:
 
 def engine(spark: SparkSession, clicks: Feed, operator: object, **changes: Any) -> ab.Engine:
     spark.sparkContext.addPyFile(str(EXAMPLE))
-    made = ab.Engine(spark, clicks.directory.parent / "checkpoint", processors=2)
-    made.register("clicks", clicks.stream(spark), time="ts", lateness="3 minutes")
+    policies, lateness = changes.pop("policies", []), changes.pop("lateness", "3 minutes")
+    made = ab.Engine(spark, clicks.directory.parent / "checkpoint", processors=2, policies=policies)
+    made.register("clicks", clicks.stream(spark), time="ts", lateness=lateness)
     options = {"over": "clicks", "key": "user", "columns": ["page"], "gives": GIVES, "retention": "1 hour", **changes}
     made.operator("sessions", operator, **options)  # type: ignore[arg-type]
     return made
@@ -84,6 +86,18 @@ def test_sessions_are_those_of_duckdb_also_in_several_runs(
     assert run.lastProgress["anabranch"]["totals"]["late"] == [0]
     with pytest.raises(ResumeMismatchError, match=r"operator, is was 'Sessions\(gap=30000000\)' and is now"):
         run_to_end(engine(spark, clicks, sessions(GAP + 1)).sql(TEXT), tmp_path / "out")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("seed", [3, 4])
+def test_sessions_are_the_same_while_groups_move_and_rows_wait(
+    spark: SparkSession, clicks: Feed, tmp_path: Path, sessions: Any, seed: int
+) -> None:
+    moved = engine(spark, clicks, sessions(GAP), policies=[ChanceMoves(seed)], lateness="30 seconds")
+    run = run_to_end(moved.sql(TEXT), tmp_path / "out")
+    assert {"relocate", "relocating"} & {event.kind for event in run.events}
+    assert any(seen["heldRows"] for entry in run.recentProgress for seen in entry["anabranch"]["processors"])
+    assert_same_rows(written(tmp_path / "out"), expected(clicks))
 
 
 @pytest.mark.spark

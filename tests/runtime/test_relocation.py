@@ -157,6 +157,37 @@ def test_rows_that_wait_are_not_forgotten_when_the_input_ends(spark: SparkSessio
             assert len(steps.answer) == 240
 
 
+RANGED = "SELECT k, count(*) AS n, max(v) AS m FROM A [RANGE 3 SECONDS] GROUP BY k"
+
+
+@pytest.mark.parametrize("text", [GROUPED, RANGED])
+def test_groups_whose_rows_wait_do_not_keep_the_answers_of_others_waiting(
+    spark: SparkSession, tmp_path: Path, text: str
+) -> None:
+    fed = [rows(60, n) for n in range(9)]
+    slow = HoldGroups(0, 0, (0, 1, 2), "the script says so")
+    policy = Script(dict.fromkeys((2, 3, 4, 5, 6), (slow,)))
+    kinds = {"A": KINDS["A"]}
+    with (
+        Steps(spark, tmp_path / "plain", text, kinds) as plain,
+        Steps(spark, tmp_path / "held", text, kinds, settings={"policies": [policy]}) as held,
+    ):
+        missing: list[set[int]] = []
+        for batch in fed:
+            for steps in (plain, held):
+                steps.feed({"A": batch})
+            there, here = ({tuple(row.values()) for row in steps.answer.to_pylist()} for steps in (plain, held))
+            assert here <= there
+            missing.append({row[0] for row in there - here})
+        assert missing[2] == set(), "nothing has waited yet"
+        assert 0 < len(missing[6]) < 20, "they are those of three groups of sixteen"
+        assert all(keys <= missing[6] for keys in missing)
+        assert missing[8] == set(), "once rows need not wait any more, they are answered"
+        for steps in (plain, held):
+            steps.end()
+        referee.assert_same_rows(held.answer, plain.answer)
+
+
 @pytest.mark.parametrize("name", ["step.before_sink", "step.after_sink", "step.before_commit", "step.after_commit"])
 def test_after_a_crash_in_any_step_of_a_move_there_is_one_owner_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

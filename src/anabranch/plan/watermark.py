@@ -28,7 +28,9 @@ nothing dies that could still meet what is owed.
 
 Rows that have arrived may be *held* back for a while before their operator sees them. Whether they were late was
 decided when they came. Until they go on, the results that they will be part of are owed, and what they will meet at
-their own operator must not die: its ports wait as if the other side were as old as the oldest row that is held.
+their own operator must not die: its ports wait as if the other side were as old as the oldest row that is held. At a
+grouping they are in the way of the answers of their own groups only; the others go on. What it owes then, and what must
+not die there, begins where those groups were left.
 """
 
 from __future__ import annotations
@@ -141,7 +143,8 @@ def thresholds(
     """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
 
     What is `fed` stands in an order in which blocks come before those that they are in. `frontiers` are those of the
-    operators that owe something, `held` the oldest rows that wait, by operator.
+    operators that owe something; `held`, by operator, are the oldest rows that wait, or up to where a grouping has
+    answered the groups that they belong to.
     """
     waiting = held or {}
     owing = earlier(frontiers or {}, waiting)
@@ -163,8 +166,7 @@ def thresholds(
     now = list(settled)
     for port in ports:
         if port.grouping is not None:
-            kept = [*_debts(port.debtors, owing), *_debts([port.operator], waiting)]
-            complete = _least([*(marks[i] for i in port.inside), *kept])
+            complete = _least([*(marks[i] for i in port.inside), *_debts(port.debtors, owing)])
             now[port.grouping] = _greatest([settled[port.grouping], complete])
     purge = tuple(_purge(port, marks, settled, owing, waiting) for port in ports)
     return Thresholds(tuple(late), purge, tuple(now), marks)
@@ -257,9 +259,9 @@ def _purge(
     frontiers: Mapping[int, int | None],
     held: Mapping[int, int | None],
 ) -> int | None:
+    waits = _debts([port.operator], held)
     if port.grouping is not None:
-        bound = settled[port.grouping]
+        bound = _least([settled[port.grouping], *waits])
     else:
-        owed = [*_debts(port.debtors, frontiers), *_debts([port.operator], held)]
-        bound = _least([*(marks[j] for j in port.outside), *owed])
+        bound = _least([*(marks[j] for j in port.outside), *_debts(port.debtors, frontiers), *waits])
     return None if port.window is None or bound is None else bound - port.window

@@ -28,6 +28,7 @@ from anabranch.runtime.report import Report
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
+from anabranch.state.overdue import answered
 from anabranch.state.partition import describe, held_rows
 from anabranch.state.run import FileCuts
 from anabranch.state.spill import spill
@@ -195,9 +196,10 @@ class Adaptation:
         groups = GroupSet.of(self._groups, action.groups)
         spines, states = list(manifest.spines), list(manifest.operators)
         own = [spines[port] for port in operator.ports]
-        own, states[operator.number] = spill(
-            own, states[operator.number], groups, step, since[operator.number], self._cuts
-        )
+        state = states[operator.number]
+        for part, reached in answered(state.overdue, groups, since[operator.number]):
+            own, state = spill(own, state, part, step, reached, self._cuts)
+        states[operator.number] = state
         for port, spine in zip(operator.ports, own, strict=True):
             spines[port] = spine
         return Manifest(tuple(spines), tuple(states))

@@ -69,9 +69,11 @@ class Cleaning:
             if since:
                 known = [time for time in since if time is not None]
                 owed[operator.number] = min(known) if len(known) == len(since) else None
-            waiting = [
-                piece.file.min_ts for m in manifests for slices in m.operators[operator.number].held for piece in slices
-            ]
+            states = [manifest.operators[operator.number] for manifest in manifests]
+            if operator.grouping is not None:
+                waiting = [time for state in states for _, time in state.overdue]
+            else:
+                waiting = [piece.file.min_ts for state in states for slices in state.held for piece in slices]
             if waiting:
                 known = [time for time in waiting if time is not None]
                 held[operator.number] = min(known) if len(known) == len(waiting) else None

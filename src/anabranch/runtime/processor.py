@@ -15,7 +15,7 @@ import gc
 import time
 import traceback
 import uuid
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from anabranch.errors import AnabranchError, CorruptStateError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
 from anabranch.kernel.probe import blocks
+from anabranch.runtime.answering import Answering, Share
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.report import Report, parse_parked, report_body
@@ -153,7 +154,11 @@ class _Attempt:
         self, operator: OperatorPlan, spines: list[Spine], states: list[OperatorState]
     ) -> Iterator[pa.RecordBatch]:
         """All that an operator does in a step; its spines and its state are changed in place."""
-        state, settled = self._hold_back(operator, states[operator.number]), self._settled(operator)
+        settled = self._settled(operator)
+        for port in operator.ports:
+            self._drop_answered(port, settled)
+        state = self._hold_back(operator, states[operator.number])
+        answering = self._answering(operator, states[operator.number], state)
         had = [spines[port] for port in operator.ports]
         needed = spared(state, [self._plan.windows[port] for port in operator.ports])
         expired: list[Slice] = []
@@ -161,7 +166,6 @@ class _Attempt:
             before = len(spines[port].retired)
             spines[port] = spines[port].purge(self._task.purge[port], needed, self._cuts)
             expired += spines[port].retired[before:]
-            self._drop_answered(port, settled)
         if expired:
             found = present_groups(expired, self._plan.groups, self._cuts)
             state = replace(state, retired=found if state.retired is None else found | state.retired)
@@ -169,21 +173,23 @@ class _Attempt:
         arrived = self._arrived(operator)
         touched = arrived > 0
         self._report.worked += int(arrived.sum())
-        yield from self._route(operator, self._results(operator, spines, state, settled))
+        yield from self._route(operator, self._results(operator, spines, state, answering.shares))
         for nth, port in enumerate(operator.ports):
-            spines[port] = self._insert(operator, nth, spines[port], settled, needed)
+            spines[port] = self._insert(operator, nth, spines[port], answering.by_all, needed)
         cleaning = self._task.clean_up.get(operator.number)
         own = spilled_groups(state.generations)
         if cleaning is not None and own is not None:
             held = [spines[port] for port in operator.ports], state
-            for groups, stays in ((own & cleaning.groups - cleaning.back, True), (own & cleaning.back, False)):
-                for some in self._in_turn(held[1], groups):
-                    held = yield from self._clean_up(operator, held, some, settled, stays=stays)
-                    if not stays:
-                        touched |= some.mask()
+            for meant, stays in ((own & cleaning.groups - cleaning.back, True), (own & cleaning.back, False)):
+                for groups, complete in answering.of_groups(meant):
+                    for some in self._in_turn(held[1], groups):
+                        held = yield from self._clean_up(operator, held, some, complete, stays=stays)
+                touched |= meant.mask() & (not stays)
             for port, spine in zip(operator.ports, held[0], strict=True):
                 spines[port] = spine
             state = held[1]
+        cleaned = GroupSet(self._plan.groups, 0) if cleaning is None or own is None else own & cleaning.groups
+        state = replace(state, overdue=answering.left(cleaned))
         now = [spines[port] for port in operator.ports]
         state = replace(state, statistics=self._count(state.statistics, had, now, arrived, touched))
         if operator.number not in self._plan.groupings:
@@ -193,6 +199,12 @@ class _Attempt:
     def _settled(self, operator: OperatorPlan) -> Settled:
         groupings = self._plan.groupings
         return self._task.settled[groupings.index(operator.number)] if operator.number in groupings else Settled()
+
+    def _answering(self, operator: OperatorPlan, before: OperatorState, state: OperatorState) -> Answering:
+        count, settled = self._plan.groups, self._settled(operator)
+        if operator.number not in self._plan.groupings:
+            return Answering.together(settled, count)
+        return Answering.of(before, state, settled, count, self._cuts)
 
     def _drop_answered(self, port: int, settled: Settled) -> None:
         """Rows that are older than what was answered come too late: the input was taken for ended once.
@@ -268,7 +280,7 @@ class _Attempt:
         return replace(state, held=tuple(held) if any(held) else ())
 
     def _results(
-        self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, settled: Settled
+        self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, shares: Sequence[Share]
     ) -> Iterator[pa.RecordBatch]:
         """What an operator makes of the active state and of what is new."""
         kernel = operator.operator
@@ -280,14 +292,15 @@ class _Attempt:
             for port, segments in zip(operator.ports, old, strict=True)
         ]
         if not isinstance(kernel, SpillableOperator):
-            # It may look at rows as it likes.
-            yield from kernel.process([[s.solid() for s in segments] for segments in old], deltas, settled)
+            for groups, settled in shares:
+                # It may look at rows as it likes.
+                seen = [[s.solid() for s in segments] for segments in _all_among(old, groups)]
+                yield from kernel.process(seen, [_of_groups(delta, groups) for delta in deltas], settled)
             return
         frozen = spilled_groups(state.generations) if kernel.freezes else None
-        if frozen is not None:
-            active = GroupSet.all(self._plan.groups) - frozen
-            old = [[_among(segment, active) for segment in segments] for segments in old]
-        yield from self._counting(kernel.counted(old, deltas, settled, self._plan.groups))
+        for groups, settled in shares:
+            active = groups if frozen is None else groups - frozen
+            yield from self._counting(kernel.counted(_all_among(old, active), deltas, settled, self._plan.groups))
 
     def _in_turn(self, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
         """Groups to be cleaned up, as many at a time as should be read at once."""
@@ -480,9 +493,19 @@ def _by_since(state: OperatorState, groups: GroupSet) -> Iterator[tuple[int | No
         left -= found
 
 
-def _among(segment: Segment, groups: GroupSet) -> Segment:
-    """The segment, of which only rows of some groups count."""
-    return segment.of_groups(groups if segment.groups is None else groups & segment.groups)
+def _all_among(ports: list[list[Segment]], groups: GroupSet) -> list[list[Segment]]:
+    """The segments at some ports, of which only rows of some groups count."""
+    if groups.is_all:
+        return ports
+    return [
+        [segment.of_groups(groups if segment.groups is None else groups & segment.groups) for segment in segments]
+        for segments in ports
+    ]
+
+
+def _of_groups(delta: Segment, groups: GroupSet) -> Segment:
+    """The rows of some groups."""
+    return delta if groups.is_all else _rows_of(delta, groups.holds(delta.hashes))
 
 
 def _with_columns(segment: Segment, columns: tuple[str, ...]) -> Segment:

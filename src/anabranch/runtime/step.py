@@ -280,7 +280,7 @@ class StepRunner:
 
     @property
     def _rows_wait(self) -> bool:
-        return any(state.held for manifest in self._manifests for state in manifest.operators)
+        return any(state.held or state.overdue for manifest in self._manifests for state in manifest.operators)
 
     @property
     def holds_back(self) -> bool:

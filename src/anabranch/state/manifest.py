@@ -14,6 +14,7 @@ from itertools import chain, zip_longest
 
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
+from anabranch.state.overdue import Overdue, among, by_time
 from anabranch.state.run import RunFile
 from anabranch.state.spine import Cuts, Merge, Only, Slice, Spine, slices_of_groups
 from anabranch.state.statistics import Statistics
@@ -26,19 +27,22 @@ Held = tuple[tuple[Slice, ...], ...]
 @dataclass(frozen=True, slots=True)
 class OperatorState:
     """What an operator has beside the active state at its ports: spilled generations, oldest first, statistics, the
-    groups that have retired rows, None if there are none, and rows that are held back before they come to it."""
+    groups that have retired rows, None if there are none, rows that are held back before they come to it, and, of a
+    grouping, the groups that are overdue because of that."""
 
     generations: tuple[Generation, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     retired: GroupSet | None = None
     held: Held = ()
+    overdue: Overdue = ()
 
     def union(self, other: OperatorState) -> OperatorState:
         """What both have."""
         generations = sorted(self.generations + other.generations, key=lambda generation: generation.step)
         retired = self.retired | other.retired if self.retired and other.retired else self.retired or other.retired
         held = tuple(a + b for a, b in zip_longest(self.held, other.held, fillvalue=()))
-        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired, held)
+        overdue = by_time(self.overdue + other.overdue)
+        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired, held, overdue)
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> OperatorState:
         """What belongs to some groups."""
@@ -46,7 +50,8 @@ class OperatorState:
         retired = self.retired & groups if self.retired else None
         kept = tuple(part for part in parts if part.groups)
         held = held_of_groups(self.held, groups, cuts)
-        return OperatorState(kept, self.statistics.of_groups(groups), retired or None, held)
+        overdue = among(self.overdue, groups)
+        return OperatorState(kept, self.statistics.of_groups(groups), retired or None, held, overdue)
 
     def owing(self) -> GroupSet | None:
         """The groups that have several generations, the active one included; None if nothing is spilled."""
@@ -162,6 +167,7 @@ class Manifest:
                 "statistics": operator.statistics.to_json(),
                 "retired": None if operator.retired is None else writer.group_set(operator.retired),
                 "held": [writer.slices(slices) for slices in operator.held],
+                "overdue": [[writer.group_set(groups), time] for groups, time in operator.overdue],
             }
             for operator in self.operators
         ]
@@ -212,6 +218,7 @@ class Manifest:
                 Statistics.from_json(entry["statistics"]),
                 None if entry["retired"] is None else sets[entry["retired"]],
                 tuple(slices(port) for port in entry["held"]),
+                tuple((sets[groups], time) for groups, time in entry["overdue"]),
             )
             for entry in data["operators"]
         )
