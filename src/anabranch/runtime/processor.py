@@ -32,9 +32,10 @@ from anabranch.runtime.answering import Answering, Share
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.report import Report, parse_parked, report_body
+from anabranch.runtime.segments import all_among, of_groups, rows_of, with_columns
 from anabranch.runtime.tasks import Goes, OperatorPlan, ProcessorPlan, StepTask
 from anabranch.state.failpoints import failpoint
-from anabranch.state.generation import spilled_groups
+from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, map_run, write_run
@@ -245,7 +246,7 @@ class _Attempt:
 
     def _add_delta(self, port: int, delta: Segment, file: RunFile | None = None) -> None:
         """What has come to a port, beside what came there on other ways."""
-        delta = _with_columns(delta, self._plan.stored[port])
+        delta = with_columns(delta, self._plan.stored[port])
         known = self._deltas.get(port)
         if known is not None and len(known) and len(delta):
             self._written.pop(port, None)
@@ -270,9 +271,9 @@ class _Attempt:
             if delta is not None and len(delta):
                 waiting = waits.holds(delta.hashes)
                 if waiting.any():
-                    file = self._write(_rows_of(delta, waiting))
+                    file = self._write(rows_of(delta, waiting))
                     kept.append(Slice(file, 0, file.rows))
-                    self._deltas[port] = _rows_of(delta, ~waiting)
+                    self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
             for piece in slices_of_groups(before, goes_on, self._cuts):
                 self._add_delta(port, self._read(port, piece))
@@ -294,13 +295,13 @@ class _Attempt:
         if not isinstance(kernel, SpillableOperator):
             for groups, settled in shares:
                 # It may look at rows as it likes.
-                seen = [[s.solid() for s in segments] for segments in _all_among(old, groups)]
-                yield from kernel.process(seen, [_of_groups(delta, groups) for delta in deltas], settled)
+                seen = [[s.solid() for s in segments] for segments in all_among(old, groups)]
+                yield from kernel.process(seen, [of_groups(delta, groups) for delta in deltas], settled)
             return
         frozen = spilled_groups(state.generations) if kernel.freezes else None
         for groups, settled in shares:
             active = groups if frozen is None else groups - frozen
-            yield from self._counting(kernel.counted(_all_among(old, active), deltas, settled, self._plan.groups))
+            yield from self._counting(kernel.counted(all_among(old, active), deltas, settled, self._plan.groups))
 
     def _in_turn(self, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
         """Groups to be cleaned up, as many at a time as should be read at once."""
@@ -320,7 +321,7 @@ class _Attempt:
         kernel = operator.operator
         assert isinstance(kernel, SpillableOperator), "only what can be cleaned up is spilled"
         rows: list[list[Segment]] = [[] for _ in operator.ports]
-        for since, some in _by_since(held[1], groups) if kernel.freezes else [(None, groups)]:
+        for since, some in by_since(held[1].generations, groups) if kernel.freezes else [(None, groups)]:
             generations = [
                 [
                     [self._read(port, piece) for piece in slices]
@@ -466,53 +467,16 @@ class _Attempt:
 
     def _open_run(self, port: int, file: RunFile) -> Segment:
         mapped = _cache.open(Path(self._task.state), file, self._task.processor)
-        return _with_columns(mapped, self._plan.stored[port])
+        return with_columns(mapped, self._plan.stored[port])
 
     def _read(self, port: int, piece: Slice) -> Segment:
         """The rows of a slice, copied, so that its file need not stay mapped."""
-        mapped = _with_columns(map_run(Path(self._task.state), piece.file), self._plan.stored[port])
+        mapped = with_columns(map_run(Path(self._task.state), piece.file), self._plan.stored[port])
         return mapped.slice(piece.start, piece.stop).of_groups(piece.groups or GroupSet.all(self._plan.groups)).solid()
 
     def _write(self, segment: Segment) -> RunFile:
         self._files += 1
         return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
-
-
-def _rows_of(segment: Segment, chosen: NDArray[np.bool_]) -> Segment:
-    """Some rows of a segment, in their order."""
-    return Segment.of(segment.rows.take(pa.array(np.flatnonzero(chosen))))
-
-
-def _by_since(state: OperatorState, groups: GroupSet) -> Iterator[tuple[int | None, GroupSet]]:
-    """Some groups, by what was answered when they were first spilled."""
-    left = groups
-    for generation in state.generations:
-        found = left & generation.groups
-        if found:
-            yield generation.since, found
-        left -= found
-
-
-def _all_among(ports: list[list[Segment]], groups: GroupSet) -> list[list[Segment]]:
-    """The segments at some ports, of which only rows of some groups count."""
-    if groups.is_all:
-        return ports
-    return [
-        [segment.of_groups(groups if segment.groups is None else groups & segment.groups) for segment in segments]
-        for segments in ports
-    ]
-
-
-def _of_groups(delta: Segment, groups: GroupSet) -> Segment:
-    """The rows of some groups."""
-    return delta if groups.is_all else _rows_of(delta, groups.holds(delta.hashes))
-
-
-def _with_columns(segment: Segment, columns: tuple[str, ...]) -> Segment:
-    """The segment with these columns in this order. Other queries may have kept more, or in another order."""
-    if tuple(segment.rows.schema.names) == columns:
-        return segment
-    return replace(segment, rows=segment.rows.select(list(columns)))
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:

@@ -9,7 +9,7 @@ Nothing is copied: a generation lists slices of the runs in which its rows were 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -71,3 +71,13 @@ def spilled_groups(generations: Iterable[Generation]) -> GroupSet | None:
     """The groups of which some state is spilled; None if there are none."""
     sets = [generation.groups for generation in generations]
     return reduce(GroupSet.__or__, sets) if sets else None
+
+
+def by_since(generations: Iterable[Generation], groups: GroupSet) -> Iterator[tuple[int | None, GroupSet]]:
+    """Some groups, by what was answered when they were first spilled."""
+    left = groups
+    for generation in generations:
+        found = left & generation.groups
+        if found:
+            yield generation.since, found
+        left -= found

@@ -3,16 +3,17 @@
 A step ends when its last processor is done, which is the head-of-line blocking of the paper. So what a slow processor
 would be late with waits in its buffer, and comes with a later step. Nothing is moved: long-term imbalance is for Flux.
 
-After each step, and per processor, over the last `STEPS` steps: its rate is rows over busy time; what it will get is
-what waits plus what has arrived per step. If that takes longer than the target, groups are held for a step, until the
-others make up about rate * target rows. Without a `target` it is 1.25 times the mean busy time of all. The mean
-contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the target
-settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is left alone.
+After each step, and per processor: its rate is rows by how long it was busy in the last step. Rows that come in a step
+may be answered in the next, so if there were fewer than before, those of an average step of the last `STEPS` count.
+What it will get is what waits plus what has arrived per step. If that takes longer than the target, groups are held for
+a step, until the others make up about rate * target rows. Without a `target` it is 1.25 times the mean busy time of
+all. The mean contains the slow one, whose busy time comes down to the target: with P processors whose others take t,
+the target settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is
+left alone.
 
-The mean is that of the last `STEPS` or `STEADY` steps, whichever is longer. Time in the streams waits with the rows
-that wait, so the others have few results to give for some steps, and many when it goes on. If the target became smaller
-at once, more rows would wait, also on processors that have recovered and could catch up; if it did not become larger at
-once, rows would wait on processors that are as late as all others.
+The mean is that of the last step or the last `STEADY` ones, whichever is longer. If the target became smaller whenever
+there is little to do, more rows would wait, also on processors that have recovered and could catch up; if it did not
+become larger at once, rows would wait on processors that are as late as all others.
 
 The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
 groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
@@ -36,7 +37,7 @@ from anabranch.manager.policies.arguments import seconds_of
 from anabranch.manager.snapshot import Floats, Partitions, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_seconds, parse_bytes
 
-# Over how many steps rates are taken, and over how many the time of a step.
+# Over how many steps rows are counted, and over how many the time of a step.
 STEPS = 2
 STEADY = 16
 # How much later than the mean a processor may be.
@@ -110,15 +111,17 @@ class SkewBuffer:
         if self.target is not None:
             return seconds_of("target", self.target)
         means = [np.mean(list(step.busy.values())) for step in list(self._steps)[1:]]
-        return LATE * float(max(np.mean(means), np.mean(means[-STEPS:]))) if means else 0.0
+        return LATE * float(max(np.mean(means), means[-1])) if means else 0.0
 
     def _recent(self) -> list[Step]:
         """The last steps, without the one that says what had come before them."""
         return list(self._steps)[1:][-STEPS:]
 
     def _hold(self, seen: ProcessorSeen, known: Partitions, target: float, space: int) -> list[HoldGroups]:
-        rows = sum(step.rows.get(seen.processor, 0) for step in self._recent())
-        busy = sum(step.busy.get(seen.processor, 0.0) for step in self._recent())
+        recent = self._recent()
+        worked = [step.rows.get(seen.processor, 0) for step in recent]
+        rows = max(worked[-1], sum(worked) / len(recent))
+        busy = recent[-1].busy.get(seen.processor, 0.0)
         expected = known.held + self._per_step(known)
         if rows == 0 or busy <= 0 or expected.sum() * busy <= target * rows:
             return []
