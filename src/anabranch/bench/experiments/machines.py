@@ -21,9 +21,13 @@ MACHINE = 0.15  # of a core
 LEFT = 0.4  # of a machine with external load
 
 
-def workload(batches: int) -> GroupWorkload:
-    """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=64_000 * batches, batch_count=batches, keys=16_384, history=4)
+# Batches after which state has been merged once, which takes longer: what is compared are whole turns of that.
+TURN = 7
+
+
+def workload(batches: int, tuples: int = 64_000) -> GroupWorkload:
+    """The windowed group-by, for so many batches of so many tuples."""
+    return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=4)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
