@@ -342,6 +342,19 @@ def test_runs_of_which_few_groups_have_moved_here_become_one_as_far_as_time_allo
     assert Counter(ledger.runs.column(merged, "id")) == Counter(ledger.runs.column(moved, "id"))
 
 
+def test_a_merge_of_runs_with_few_groups_left_writes_no_more_files_than_its_budget_asks_for() -> None:
+    ledger = Ledger(timed=False)
+    spread = 2**64 // 64
+    for start in range(4):
+        ledger.insert([(group * spread + 10 * n + start, 0) for group in range(64) for n in range(16)])
+    moved = ledger.spine.of_groups(GroupSet.of(64, [5, 33]), ledger.runs.cuts(64))
+    before = len(ledger.runs.written)
+    merged = moved.compact(moved.rows, ledger.runs.open, ledger.runs.write)
+    assert len(ledger.runs.written) == before + 1
+    assert merged.rows == moved.rows
+    assert not merged.merges
+
+
 def test_a_spine_shrinks_by_whole_files_without_opening_them() -> None:
     runs = MemoryRuns()
     spine = Spine()

@@ -104,14 +104,20 @@ class Segment:
         """The same rows, of which only those of some groups count; None for all."""
         return self if groups is None else replace(self, groups=groups)
 
-    def meant(self) -> NDArray[np.int64]:
-        """The numbers of the rows that count, found group by group."""
+    def meant(self, most: int | None = None) -> NDArray[np.int64]:
+        """The numbers of the rows that count, or of the first so many of them, found group by group."""
         if self.groups is None:
-            return np.arange(len(self.hashes))
+            return np.arange(len(self.hashes))[:most]
         cuts, chosen = group_cuts(self.hashes, self.groups.count), self.groups.numbers()
         lengths = np.diff(cuts)[chosen]
         before = np.cumsum(lengths) - lengths
+        if most is not None:
+            lengths = np.clip(most - before, 0, lengths)
         return np.repeat(cuts[chosen] - before, lengths) + np.arange(lengths.sum())
+
+    def first_hashes(self, most: int) -> NDArray[np.uint64]:
+        """The hashes of the first so many rows that count."""
+        return self.hashes[:most] if self.groups is None else self.hashes[self.meant(most)]
 
     def solid(self) -> Segment:
         """Only the rows that count; copied if there are others."""

@@ -314,7 +314,7 @@ def _advance(
     that lies beyond a front can be due before those that are moved.
     """
     fronts = [[(piece, open_slice(piece)) for piece in _front(source, budget)] for source in merge.sources]
-    last_hash = _cut_hash([segment for front in fronts for _, segment in front], budget)
+    last_hash = _cut_hash([segment.first_hashes(budget) for front in fronts for _, segment in front], budget)
     moved, sources = [], []
     for front, source in zip(fronts, merge.sources, strict=True):
         rest = []
@@ -346,16 +346,16 @@ def _front(source: SortedRun, budget: int) -> SortedRun:
     return source
 
 
-def _cut_hash(segments: list[Segment], budget: int) -> np.uint64:
-    """The hash up to which about `budget` rows lie: not fewer, if there are as many.
+def _cut_hash(segments: list[NDArray[np.uint64]], budget: int) -> np.uint64:
+    """The hash up to which about `budget` rows lie: not fewer, if there are as many. Of each segment its first hashes.
 
     Candidates stand `budget / CUTS` rows apart in each segment, and at its end, so no more than that many rows of
     each are moved beyond the budget (apart from rows of one hash), and the cut is never beyond a segment that holds
     `budget` rows by itself.
     """
     step = max(budget // CUTS, 1)
-    candidates = np.sort(np.concatenate([part for s in segments for part in (s.hashes[::step], s.hashes[-1:])]))
-    rows = np.sum([np.searchsorted(segment.hashes, candidates, side="right") for segment in segments], axis=0)
+    candidates = np.sort(np.concatenate([part for hashes in segments for part in (hashes[::step], hashes[-1:])]))
+    rows = np.sum([np.searchsorted(hashes, candidates, side="right") for hashes in segments], axis=0)
     enough = int(np.searchsorted(rows, budget, side="left"))
     return np.uint64(candidates[min(enough, len(candidates) - 1)])
 
