@@ -5,7 +5,8 @@ see the same batches. The number of results of each variant is compared with wha
 answer is no answer.
 
 Where time is measured, `warm_up` gives the first variant a run that does not count, and `repeats` run all variants
-several times, there and back, so that whatever else the machine does meets them alike.
+several times, there and back, so that whatever else the machine does meets them alike. Where small differences count
+they run `abreast`, batch by batch in turn.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch.api.engine import Engine
+from anabranch.bench.experiments.abreast import run_abreast
 from anabranch.bench.experiments.trace import Trace, read_trace
 from anabranch.bench.experiments.variant import SlowDown, Variant, perturb
 from anabranch.bench.experiments.workload import Workload
@@ -74,6 +75,7 @@ class Experiment:
     draws: tuple[str, ...] = ("results", "active_bytes")
     repeats: int = 1
     warm_up: bool = False
+    abreast: bool = False
     threads: int | None = None
 
     @property
@@ -90,39 +92,54 @@ class Experiment:
         if self.warm_up:
             tell("warming up")
             self._run_one(spark, source, work, self.variants[0], 0)
-        traces = []
+        traces: list[Trace] = []
         for repeat in range(self.repeats):
-            for variant in self.variants if repeat % 2 == 0 else reversed(self.variants):
-                tell(f"{variant.name}: run {repeat + 1} of {self.repeats}")
-                traces.append(self._run_one(spark, source, work, variant, repeat))
+            traces += self._run_all(spark, source, work, repeat, tell)
         return Findings(self.name, tuple(traces), tuple(self.check(traces)), self.workload)
 
+    def _run_all(
+        self, spark: SparkSession, source: Input, work: Path, repeat: int, tell: Callable[[str], None]
+    ) -> Iterator[Trace]:
+        if self.abreast:
+            tell(f"all in turn: run {repeat + 1} of {self.repeats}")
+            with _folder(work) as folder:
+                for trace in run_abreast(spark, self.workload, source.path, folder, self.variants, repeat):
+                    yield self._checked(trace, source)
+            return
+        for variant in self.variants if repeat % 2 == 0 else reversed(self.variants):
+            tell(f"{variant.name}: run {repeat + 1} of {self.repeats}")
+            yield self._run_one(spark, source, work, variant, repeat)
+
     def _run_one(self, spark: SparkSession, source: Input, work: Path, variant: Variant, repeat: int) -> Trace:
-        folder = work / "run"
-        trace = run_variant(spark, self.workload, source.path, folder, variant, repeat)
-        shutil.rmtree(folder)
+        with _folder(work) as folder:
+            return self._checked(run_variant(spark, self.workload, source.path, folder, variant, repeat), source)
+
+    def _checked(self, trace: Trace, source: Input) -> Trace:
         if trace.all_results != source.expected_results:
             told = f"{trace.all_results:,} results instead of {source.expected_results:,}"
-            raise BenchmarkError(f"{self.name}, {variant.name}: {told}")
+            raise BenchmarkError(f"{self.name}, {trace.name}: {told}")
         return trace
+
+
+@contextmanager
+def _folder(work: Path) -> Iterator[Path]:
+    """A folder for runs, gone afterwards."""
+    folder = work / "run"
+    yield folder
+    shutil.rmtree(folder)
 
 
 def run_variant(
     spark: SparkSession, workload: Workload, source: Path, folder: Path, variant: Variant, repeat: int = 0
 ) -> Trace:
     """Run the query once on the files in `source`."""
-    engine = Engine(spark, folder / "checkpoint", **variant.settings())
-    for name in workload.streams:
-        schema = spark.read.parquet(str(source / name)).schema
-        frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source / name))
-        timed = {} if workload.lateness is None else {"time": "ts", "lateness": workload.lateness}
-        engine.register(name, frame, **timed)
+    writer = variant.writer(spark, workload, source, folder)
     slowdown = Slowdown(os.getpid())
     with slowdown if variant.slows_down else nullcontext():
         for perturbation in variant.perturbations:
             if isinstance(perturbation, SlowDown) and perturbation.batch == 0:
                 perturbation.happen(slowdown)
-        run = engine.sql(workload.query).writeStream.format("noop").trigger(availableNow=True).start()
+        run = writer.format("noop").start()
         perturb(run, [one for one in variant.perturbations if one.batch], slowdown)
         run.awaitTermination()
         ended = time.time()

@@ -36,4 +36,5 @@ LIU_14 = Experiment(
     draws=("results", "batch_seconds", "relocations"),
     repeats=REPEATS,
     warm_up=True,
+    abreast=True,
 )

@@ -14,7 +14,7 @@ from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WOR
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
-SPANS = (SHORTEST, "3 seconds")
+SPANS = (SHORTEST, "9 seconds")
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
@@ -37,4 +37,5 @@ LIU_15 = Experiment(
     draws=("results", "batch_seconds", "relocations"),
     repeats=REPEATS,
     warm_up=True,
+    abreast=True,
 )

@@ -2,6 +2,7 @@
 
 A variant runs several times, in turn with the others. Of each batch the median over these runs counts, so that what
 hits one of them hardly matters. The first batches of a run wait for classes, code and workers and count for nothing.
+Nor does the last, which may be measured together with the end of the run.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ WARM_UP_BATCHES = 3
 
 
 def typical_batches(runs: Sequence[Trace]) -> list[float]:
-    """The seconds that each batch of a variant takes, warm-up left out."""
-    return [median(batch) for batch in zip(*(trace.batch_seconds[WARM_UP_BATCHES:] for trace in runs), strict=False)]
+    """The seconds that each batch of a variant takes, warm-up and the last left out."""
+    return [median(batch) for batch in zip(*(trace.batch_seconds[WARM_UP_BATCHES:-1] for trace in runs), strict=False)]
 
 
 def typical_seconds(runs: Sequence[Trace]) -> float:

@@ -132,14 +132,16 @@ class Trace:
         return [after.results - before.results for before, after in pairwise((BEFORE, *self.moments))]
 
 
-def read_trace(name: str, run: Run, ended: float, repeat: int = 0) -> Trace:
-    """What an ended run did; it ended at `ended`, by the clock."""
+def read_trace(
+    name: str, run: Run, ended: float, repeat: int = 0, batch_seconds: Sequence[float] | None = None
+) -> Trace:
+    """What an ended run did; it ended at `ended`, by the clock. Without `batch_seconds` Spark tells these."""
     told = [progress for progress in run.recentProgress if "anabranch" in progress]
     ends = [_end_of(progress) for progress in told]
     events = run.events
     spills = _of_kind(events, "spill")
     over = _of_kind(events, "memory")
-    moments = _moments(told)
+    moments = _moments(told, batch_seconds or [one["durationMs"]["triggerExecution"] / 1000 for one in told])
     cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, "clean-up"))
     everything = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results") or 0
     return Trace(
@@ -156,14 +158,14 @@ def read_trace(name: str, run: Run, ended: float, repeat: int = 0) -> Trace:
     )
 
 
-def _moments(told: Sequence[dict[str, Any]]) -> tuple[Moment, ...]:
+def _moments(told: Sequence[dict[str, Any]], batch_seconds: Sequence[float]) -> tuple[Moment, ...]:
     moments: list[Moment] = []
-    for progress in told:
+    for progress, seconds in zip(told, batch_seconds, strict=True):
         ours, before = progress["anabranch"], moments[-1] if moments else BEFORE
         moments.append(
             Moment(
                 before.batch + 1,
-                before.seconds + progress["durationMs"]["triggerExecution"] / 1000,
+                before.seconds + seconds,
                 before.rows + sum(ours["receivedRows"].values()),
                 before.results + progress["sink"]["numOutputRows"],
                 tuple(_processor(entry) for entry in ours["processors"]),

@@ -9,9 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pyspark.sql import SparkSession
+
+from anabranch.api.engine import Engine
 from anabranch.api.run import Run
+from anabranch.api.writer import Writer
+from anabranch.bench.experiments.workload import Workload
 from anabranch.bench.slowdown import Slowdown
 from anabranch.manager.snapshot import Policy
 
@@ -71,6 +77,16 @@ class Variant:
             "groups": self.groups,
         }
         return {name: value for name, value in chosen.items() if value is not None}
+
+    def writer(self, spark: SparkSession, workload: Workload, source: Path, folder: Path) -> Writer:
+        """The query on the files in `source`, a batch for each, to their end; only the sink is not chosen yet."""
+        engine = Engine(spark, folder / "checkpoint", **self.settings())
+        for name in workload.streams:
+            schema = spark.read.parquet(str(source / name)).schema
+            frame = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(source / name))
+            timed = {} if workload.lateness is None else {"time": "ts", "lateness": workload.lateness}
+            engine.register(name, frame, **timed)
+        return engine.sql(workload.query).writeStream.trigger(availableNow=True)
 
     @property
     def slows_down(self) -> bool:
