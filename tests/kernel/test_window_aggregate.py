@@ -57,7 +57,9 @@ def cases(draw: st.DrawFn) -> Case:
     )
     schema = pa.schema([(name, pa.int64()) for name in ("g", "ts", "v", "alive")])
     batches = draw(st.lists(st.lists(row, max_size=12), min_size=1, max_size=5))
-    tables = tuple(pa.Table.from_pylist(rows, schema) for rows in batches)
+    passes = draw(st.sampled_from([0, 20, 31]))  # from batch to batch: not at all, with overlaps, or altogether
+    timed = [[row | {"ts": row["ts"] + n * passes} for row in rows] for n, rows in enumerate(batches)]
+    tables = tuple(pa.Table.from_pylist(rows, schema) for rows in timed)
     return Case(tables, draw(st.integers(0, 12)), draw(st.integers(1, 3)), draw(st.integers(1, 4)))
 
 

@@ -58,6 +58,46 @@ def first_at(ts: NDArray[np.int64], ranges: Ranges, time: NDArray[np.int64]) -> 
     return bisect_ranges(ts, ranges.start, ranges.stop, time, after_equal=False)
 
 
+def last_rows(
+    segments: Sequence[Segment], found: Sequence[Ranges], hashes: int, since: int, count: int
+) -> list[Ranges]:
+    """Of ranges of `hashes` hashes, the rows from `since` on and, of each hash, the last `count` before, or some more.
+
+    Rows of one time are not told apart. A segment gives nothing of hashes that have enough rows in segments that are
+    newer as a whole: so what is read does not grow with the number of runs, as long as time passes from run to run.
+    """
+    begins = [first_at(_times(s), r, np.full(len(r.owner), since)) for s, r in zip(segments, found, strict=True)]
+    spans = [_span(segment) for segment in segments]
+    newest_first = sorted(range(len(segments)), key=lambda n: spans[n][1], reverse=True)
+    newer = sorted(range(len(segments)), key=lambda n: spans[n][0])
+    known = np.zeros(hashes, dtype=np.int64)
+    kept = {}
+    for n in newest_first:
+        while newer and spans[newer[-1]][0] > spans[n][1]:
+            one = newer.pop()
+            known[found[one].owner] += begins[one] - found[one].start
+        ranges, times = found[n], _times(segments[n])
+        start = np.maximum(begins[n] - count, ranges.start)
+        # All that have the time of the first of these.
+        start = first_at(times, ranges, times[np.minimum(start, ranges.stop - 1)])
+        start = np.where(known[ranges.owner] >= count, begins[n], start)
+        kept[n] = Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
+    return [kept[n] for n in range(len(segments))]
+
+
+def _times(segment: Segment) -> NDArray[np.int64]:
+    assert segment.ts is not None, "what is asked for by time has one"
+    return segment.ts
+
+
+def _span(segment: Segment) -> tuple[int, int]:
+    """The first and the last time in a segment, or in the run that it is a part of."""
+    if segment.span is not None:
+        return segment.span
+    times = _times(segment)
+    return (int(times.min()), int(times.max())) if len(times) else (0, 0)
+
+
 def _older(segment: Segment, ranges: Ranges, before: int) -> Ranges:
     if segment.ts is None:
         return ranges

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.aggregate import AGGREGATES
 from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED
-from anabranch.kernel.lookup import Hashes, first_at, gather, hashes_between, ranges_of
+from anabranch.kernel.lookup import Hashes, first_at, gather, hashes_between, last_rows, ranges_of
 from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
@@ -103,7 +103,10 @@ class WindowAggregate:
         if len(wanted) == 0:
             return
         all_rows = ranges_of(segments, wanted, until)
-        found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
+        if self.rows is None:
+            found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
+        else:
+            found = last_rows(segments, all_rows, len(wanted), since, self.rows - 1)
         weights = np.zeros(len(wanted), dtype=np.int64)
         for ranges in found:
             np.add.at(weights, ranges.owner, ranges.lengths)
@@ -133,15 +136,9 @@ class WindowAggregate:
 
     def _reaching(self, segment: Segment, ranges: Ranges, since: int) -> Ranges:
         """The rows that are asked, or may be in a window of one that is."""
-        ts = segment.ts
-        assert ts is not None, "what is grouped in a window has a time"
-        if self.rows is None:
-            low = max(since - min(self.width or 0, 2 * MAX_TIME), -UNBOUNDED)
-            start = first_at(ts, ranges, np.full(len(ranges.owner), low))
-        else:
-            # As many as a window has, and all that have the time of the first of these.
-            start = np.maximum(first_at(ts, ranges, np.full(len(ranges.owner), since)) - self.rows + 1, ranges.start)
-            start = first_at(ts, ranges, ts[np.minimum(start, ranges.stop - 1)])
+        assert segment.ts is not None, "what is grouped in a window has a time"
+        low = max(since - min(self.width or 0, 2 * MAX_TIME), -UNBOUNDED)
+        start = first_at(segment.ts, ranges, np.full(len(ranges.owner), low))
         return Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
 
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
