@@ -5,14 +5,17 @@ every variant is a run of its own, in one Spark, and while one works the others 
 their batches are given to. A turn lasts from there to the same place in the next batch: the work of all processors, the
 commit, what policies decide, Spark's planning. Nobody else works in that time. The last turn ends when the run has.
 
-Turns go there and back, so that nobody always comes after the same other one.
+Turns go there and back, so that nobody always comes after the same other one. Whoever is slowed down is so in its own
+turns.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import cycle
 from pathlib import Path
 
@@ -22,6 +25,7 @@ from anabranch.api.run import Run
 from anabranch.bench.experiments.trace import Trace, read_trace
 from anabranch.bench.experiments.variant import Variant
 from anabranch.bench.experiments.workload import Workload
+from anabranch.bench.slowdown import Slowdown
 
 POLL_SECONDS = 0.02
 
@@ -73,28 +77,32 @@ def run_abreast(
     spark: SparkSession, workload: Workload, source: Path, folder: Path, variants: Sequence[Variant], repeat: int = 0
 ) -> list[Trace]:
     """Run all variants on the files in `source`, in turn; the times of their batches are those of their turns."""
-    turnstile = Turnstile(len(variants))
+    turnstile, slowdown = Turnstile(len(variants)), Slowdown(os.getpid())
     runs: list[Run] = []
-    try:
-        for who, variant in enumerate(variants):
-            writer = variant.writer(spark, workload, source, folder / str(who))
-            runs.append(writer.foreachBatch(_sink(turnstile, who)).start())
-        ended = _await_all(runs, turnstile)
-    finally:
-        turnstile.close()
-        for run in runs:
-            run.stop()
+    with slowdown if any(variant.slows_down for variant in variants) else nullcontext():
+        try:
+            for who, variant in enumerate(variants):
+                writer = variant.writer(spark, workload, source, folder / str(who))
+                runs.append(writer.foreachBatch(_sink(turnstile, who, variant, slowdown)).start())
+            ended = _await_all(runs, turnstile)
+        finally:
+            turnstile.close()
+            for run in runs:
+                run.stop()
     for run in runs:
         run.awaitTermination()
     return [
+        # The end of the input may take a turn of its own, after those of the batches.
         read_trace(variant.name, run, end, repeat, seconds)
         for variant, run, end, seconds in zip(variants, runs, ended, turnstile.seconds, strict=True)
     ]
 
 
-def _sink(turnstile: Turnstile, who: int) -> Callable[[DataFrame, int], None]:
-    def take(results: DataFrame, _: int) -> None:
+def _sink(turnstile: Turnstile, who: int, variant: Variant, slowdown: Slowdown) -> Callable[[DataFrame, int], None]:
+    def take(results: DataFrame, batch: int) -> None:
         turnstile.pass_through(who)
+        if variant.slows_down:
+            slowdown.set(variant.shares(batch))
         results.write.format("noop").mode("overwrite").save()
 
     return take

@@ -1,8 +1,11 @@
 """Four machines on two cores, for the experiments of paper 2 with processing load (sections 4 and 5.4).
 
 Each of four processors is held to a small share of a core, a *machine*, so that two cores are enough for all of them
-and Spark's own work beside them hardly counts. A machine with external load gets less: the paper's extra process takes
-57% of a machine, ours 60%. The operator is the paper's windowed group-by, with tuples spread evenly over the groups.
+and Spark's own work beside them. A machine with external load gets less: the paper's extra process takes 57% of a
+machine, ours 60%. The operator is the paper's windowed group-by, with tuples spread evenly over the groups.
+
+All variants run abreast, and one of them has no load. What the capacity that is left allows is seen in its batches: the
+processors' part of a batch, that of the slowest, would take longer, the rest of it as long.
 """
 
 from __future__ import annotations
@@ -52,6 +55,22 @@ def capacity(slow: int) -> float:
 
 def throughput(trace: Trace, first: int, stop: int) -> float:
     """Tuples per second in the median of some batches, since the machine behind the machines does other things."""
+    return _median_rate(trace, trace.batch_seconds, first, stop)
+
+
+def allowed(unloaded: Trace, slow: int, first: int, stop: int) -> float:
+    """Tuples per second in these batches with the capacity that some loaded machines leave, by a run without load."""
+    return _median_rate(unloaded, allowed_seconds(unloaded, slow), first, stop)
+
+
+def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
+    """How long the batches of a run without load would take with the capacity that some loaded machines leave."""
+    slowest = [max(one.busy for one in moment.processors) for moment in unloaded.moments]
+    return [
+        seconds + busy / capacity(slow) - busy for seconds, busy in zip(unloaded.batch_seconds, slowest, strict=True)
+    ]
+
+
+def _median_rate(trace: Trace, seconds: list[float], first: int, stop: int) -> float:
     batches = slice(first, stop)
-    worked = zip(trace.batch_rows[batches], trace.batch_seconds[batches], strict=True)
-    return median(rows / seconds for rows, seconds in worked)
+    return median(rows / took for rows, took in zip(trace.batch_rows[batches], seconds[batches], strict=True))

@@ -160,7 +160,7 @@ def read_trace(
 
 def _moments(told: Sequence[dict[str, Any]], batch_seconds: Sequence[float]) -> tuple[Moment, ...]:
     moments: list[Moment] = []
-    for progress, seconds in zip(told, batch_seconds, strict=True):
+    for progress, seconds in zip(told, batch_seconds, strict=False):
         ours, before = progress["anabranch"], moments[-1] if moments else BEFORE
         moments.append(
             Moment(

@@ -91,7 +91,17 @@ class Variant:
     @property
     def slows_down(self) -> bool:
         """Whether processors are slowed down at any time."""
-        return any(isinstance(perturbation, SlowDown) for perturbation in self.perturbations)
+        return bool(self._slow_downs)
+
+    def shares(self, batch: int) -> dict[int, float]:
+        """The shares of a core that processors have in a batch; those that are not named are free."""
+        begun = [one for one in self._slow_downs if one.batch <= batch]
+        return dict(enumerate(begun[-1].shares)) if begun else {}
+
+    @property
+    def _slow_downs(self) -> list[SlowDown]:
+        found = [one for one in self.perturbations if isinstance(one, SlowDown)]
+        return sorted(found, key=lambda one: one.batch)
 
 
 def perturb(run: Run, perturbations: Iterable[Perturbation], slowdown: Slowdown) -> None:
