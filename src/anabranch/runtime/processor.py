@@ -229,7 +229,7 @@ class _Attempt:
                 raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
             for port, file in parse_parked(read_document(path)).items():
                 if any(port in operator.ports for operator in self._round.operators):
-                    self._add_delta(port, self._open_run(port, file), file)
+                    self._add_delta(port, self._open_run(port, file), file=file)
 
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
@@ -244,17 +244,18 @@ class _Attempt:
         for tag, arrival in self._round.arrivals.items():
             self._add_delta(arrival.port, sort_delta(packed, np.flatnonzero(tags == tag), arrival.stored))
 
-    def _add_delta(self, port: int, delta: Segment, file: RunFile | None = None) -> None:
-        """What has come to a port, beside what came there on other ways."""
-        delta = with_columns(delta, self._plan.stored[port])
+    def _add_delta(self, port: int, *added: Segment, file: RunFile | None = None) -> None:
+        """What has come to a port, beside what came there on other ways; all of it may be in a `file` already."""
         known = self._deltas.get(port)
-        if known is not None and len(known) and len(delta):
+        parts = [with_columns(part, self._plan.stored[port]) for part in added if len(part)]
+        if known is not None and len(known) and parts:
+            parts.insert(0, known)
+        if len(parts) > 1:
+            rows = (part.rows.select(parts[0].rows.schema.names) for part in parts)
+            self._deltas[port] = sort_rows(pa.Table.from_batches(rows))
             self._written.pop(port, None)
-            self._deltas[port] = sort_rows(
-                pa.Table.from_batches([known.rows, delta.rows.select(known.rows.schema.names)])
-            )
-        elif known is None or not len(known):
-            self._deltas[port] = delta
+        elif parts or known is None:
+            self._deltas[port] = parts[0] if parts else with_columns(added[0], self._plan.stored[port])
             if file is not None:
                 self._written[port] = file
 
@@ -275,8 +276,9 @@ class _Attempt:
                     kept.append(Slice(file, 0, file.rows))
                     self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
-            for piece in slices_of_groups(before, goes_on, self._cuts):
-                self._add_delta(port, self._read(port, piece))
+            come = [self._read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
+            if come:
+                self._add_delta(port, *come)
             held.append(tuple(kept))
         return replace(state, held=tuple(held) if any(held) else ())
 

@@ -26,7 +26,7 @@ from anabranch.bench.experiments.trace import Trace
 SLOW = (3, 2, 1)
 STATIC = (*SLOW, 0)
 BATCHES = TURN * len(STATIC)
-TUPLES = 48_000  # per batch
+TUPLES = 96_000  # per batch
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 STAYS = 0.8

@@ -20,7 +20,7 @@ from anabranch.manager.snapshot import Policy
 
 MACHINES = 4
 GROUPS = 64
-MACHINE = 0.15  # of a core
+MACHINE = 0.3  # of a core
 LEFT = 0.4  # of a machine with external load
 
 
@@ -28,7 +28,7 @@ LEFT = 0.4  # of a machine with external load
 TURN = 7
 
 
-def workload(batches: int, tuples: int = 64_000) -> GroupWorkload:
+def workload(batches: int, tuples: int = 128_000) -> GroupWorkload:
     """The windowed group-by, for so many batches of so many tuples."""
     return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=4)
 
