@@ -12,7 +12,7 @@ from anabranch.kernel.operator import Settled
 from anabranch.runtime.answering import Answering
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
-from anabranch.state.overdue import among, answered, by_time, oldest
+from anabranch.state.overdue import among, answered, by_time, oldest, union_of
 from anabranch.state.spine import Slice
 from tests.oracle.profiles import examples
 from tests.state.segments import MemoryRuns, segment
@@ -76,10 +76,11 @@ def test_the_times_that_a_group_is_answered_follow_each_other_and_none_is_while_
     for passed, wait, cleaned in history:
         until = (until or 0) + passed if passed or until is not None else None
         waited, before = grouping.waiting, {group: len(grouping.times[group]) for group in range(GROUPS)}
+        behind = union_of(grouping.state.overdue, GROUPS)
         grouping.step(until, wait, cleaned)
         for group in (waited - (cleaned - wait)).numbers().tolist():
             assert len(grouping.times[group]) == before[group], "what stands in the way may still be to come"
-        for group in (GroupSet.all(GROUPS) - waited).numbers().tolist():
+        for group in (GroupSet.all(GROUPS) - waited - (wait - behind)).numbers().tolist():
             assert grouping.reached(group) == until, "the others go on"
     grouping.step(until, NOBODY)
     grouping.step(until, NOBODY)
@@ -93,14 +94,25 @@ def test_the_times_that_a_group_is_answered_follow_each_other_and_none_is_while_
 def test_a_group_is_overdue_from_where_it_was_left_and_due_once_its_rows_have_come() -> None:
     grouping, slow = Grouping(), GroupSet.of(GROUPS, [3])
     rest = GroupSet.all(GROUPS) - slow
-    assert grouping.step(10, slow).shares == ((GroupSet.all(GROUPS), Settled(None, 10)),), "nothing waited so far"
+    assert grouping.step(10, NOBODY).shares == ((GroupSet.all(GROUPS), Settled(None, 10)),), "nothing waits"
+    answering = grouping.step(20, slow)
+    assert dict(answering.shares) == {rest: Settled(10, 20), slow: Settled(10, 10)}, "it rests at once"
     assert grouping.state.overdue == ((slow, 10),)
     answering = grouping.step(20, slow)
-    assert dict(answering.shares) == {rest: Settled(10, 20), slow: Settled(10, 10)}
+    assert dict(answering.shares) == {rest: Settled(20, 20), slow: Settled(10, 10)}
     assert answering.by_all == Settled(10, 10), "of rows that this group may need none is dropped"
     assert dict(grouping.step(30, NOBODY).shares)[slow] == Settled(10, 10), "they come in this step"
     assert dict(grouping.step(40, NOBODY).shares) == {rest: Settled(30, 40), slow: Settled(10, 40)}
     assert grouping.state.overdue == ()
+
+
+def test_a_group_whose_rows_wait_in_every_other_step_is_answered_in_each_of_them_but_the_first() -> None:
+    grouping, slow = Grouping(), GroupSet.of(GROUPS, [3])
+    reached = []
+    for step in range(6):
+        grouping.step(10 * (step + 1), slow if step % 2 == 0 else NOBODY)
+        reached.append(grouping.reached(3))
+    assert reached == [None, None, 30, 30, 50, 50]
 
 
 @examples(100)

@@ -1,7 +1,9 @@
 """What a grouping answers in a step on one processor: most groups go on together, those that are overdue by themselves.
 
 Rows of a group that wait when the step begins may come in it, but what comes in a step is answered in the next at the
-earliest. So such a group is left out, whether or not its rows still wait afterwards (`state.overdue`).
+earliest. So such a group is left out, whether or not its rows still wait afterwards (`state.overdue`). A group whose
+rows begin to wait could be answered once more, but a processor that is late is to have less to do now: so it is left
+out as well, unless it is behind already. That way a group whose rows wait in every other step is answered in between.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from dataclasses import dataclass, replace
 from anabranch.kernel.operator import Settled
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
-from anabranch.state.overdue import Overdue, among, answered, by_time, oldest
+from anabranch.state.overdue import Overdue, among, answered, by_time, oldest, union_of
 from anabranch.state.spill import present_groups
 from anabranch.state.spine import Cuts
 
@@ -43,17 +45,16 @@ class Answering:
             present_groups((piece for slices in state.held for piece in slices), count, cuts)
             for state in (before, after)
         )
-        left_out = answered(before.overdue, waited, settled.since)
-        due = among(before.overdue, GroupSet.all(count) - waited)
-        rest = GroupSet.all(count)
-        for groups, _ in (*left_out, *due):
-            rest -= groups
+        everybody = GroupSet.all(count)
+        due = among(before.overdue, everybody - waited)
+        resting = waited | (waiting - union_of(due, count))
+        left_out = answered(before.overdue, resting, settled.since)
         shares = [
-            (rest, settled),
+            (everybody - resting - union_of(due, count), settled),
             *((groups, Settled(since, settled.until)) for groups, since in due),
             *((groups, Settled(since, since)) for groups, since in left_out),
         ]
-        overdue = by_time((*left_out, (waiting - waited, settled.until)))
+        overdue = by_time((*left_out, (waiting - resting, settled.until)))
         return cls(settled, tuple(share for share in shares if share[0]), overdue, waiting)
 
     @property

@@ -2,8 +2,8 @@
 
 The answer to a row is known when all rows before it are there. Rows of a group that are held back stand in the way of
 that group's answers, and of no other's: so the others are answered, and what is remembered is the time up to which each
-group that was left out has been. A group is left out of a step if rows of it wait when the step begins. When none does
-any more it is answered from where it was, and is one of the others again.
+group that was left out has been. A group is left out of a step if rows of it wait when the step begins, or begin to in
+it. When none does any more it is answered from where it was, and is one of the others again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ def among(overdue: Overdue, groups: GroupSet) -> Overdue:
     return by_time((own & groups, time) for own, time in overdue)
 
 
+def union_of(overdue: Overdue, count: int) -> GroupSet:
+    """All groups that are overdue, of so many that there are."""
+    return GroupSet(count, sum(groups.bits for groups, _ in overdue))
+
+
 def answered(overdue: Overdue, groups: GroupSet, otherwise: int | None) -> Overdue:
     """Up to which time each of some groups was answered: `otherwise`, if it is not overdue."""
     known = among(overdue, groups)
-    rest = groups
-    for own, _ in known:
-        rest -= own
-    return by_time((*known, (rest, otherwise)))
+    return by_time((*known, (groups - union_of(known, groups.count), otherwise)))
 
 
 def oldest(overdue: Overdue, otherwise: int | None) -> int | None:

@@ -17,8 +17,11 @@ become larger at once, rows would wait on processors that are as late as all oth
 
 The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
 groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
-and the others wait, as without a buffer. Groups that have waited longest are served first, and at least one each time:
-with g groups nobody waits longer than g steps. So a processor that stays slow is late again after a while.
+and the others wait, as without a buffer. So a processor that stays slow is late again after a while.
+
+Who waits goes on waiting, and the others go on: rows that wait are written and read again, and a group that has waited
+has more to do afterwards, so taking turns would cost more, and come in waves. But of n groups that wait the n/16 that
+have waited longest are served first, and at least one each time: with g groups nobody waits longer than g steps.
 """
 
 from __future__ import annotations
@@ -42,6 +45,8 @@ STEPS = 2
 STEADY = 16
 # How much later than the mean a processor may be.
 LATE = 1.25
+# Of how many groups that wait one is served in each step, whoever else is not.
+PATIENCE = 16
 
 # A family and a group of it.
 Partition = tuple[int, int]
@@ -126,7 +131,7 @@ class SkewBuffer:
         if rows == 0 or busy <= 0 or expected.sum() * busy <= target * rows:
             return []
         waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
-        order = np.argsort(-waited, kind="stable")
+        order = _in_turn(waited)
         order = order[expected[order] > 0]
         served = _served(expected[order], target * rows / busy, space / self._row_bytes(seen, known))
         needs = format_seconds(float(expected.sum()) * busy / rows)
@@ -147,6 +152,13 @@ class SkewBuffer:
         if waiting and seen.held_bytes:
             return seen.held_bytes / waiting
         return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
+
+
+def _in_turn(waited: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order in which groups that have waited for so many steps are served."""
+    waiting = np.argsort(-waited, kind="stable")[: np.count_nonzero(waited)]
+    first = -(-len(waiting) // PATIENCE)
+    return np.concatenate([waiting[:first], np.flatnonzero(waited == 0), waiting[first:]])
 
 
 def _served(expected: Floats, allowance: float, space: float) -> int:
