@@ -41,10 +41,7 @@ class Answering:
         """Of a grouping, before the step and after it was decided which rows wait."""
         if not (before.held or before.overdue or after.held):
             return cls.together(settled, count)
-        waited, waiting = (
-            present_groups((piece for slices in state.held for piece in slices), count, cuts)
-            for state in (before, after)
-        )
+        waited, waiting = (_groups_held(state, count, cuts) for state in (before, after))
         everybody = GroupSet.all(count)
         due = among(before.overdue, everybody - waited)
         resting = waited | (waiting - union_of(due, count))
@@ -73,3 +70,11 @@ class Answering:
         """The groups that are overdue after the step, in which some were answered up to the end."""
         everybody = GroupSet.all(answered_now.count)
         return among(self.overdue, everybody - (answered_now - self.waiting))
+
+
+def _groups_held(state: OperatorState, count: int, cuts: Cuts) -> GroupSet:
+    """The groups of which rows wait; where slices name their groups no file is opened."""
+    found = GroupSet(count, 0)
+    for piece in (piece for slices in state.held for piece in slices):
+        found |= piece.groups or present_groups([piece], count, cuts)
+    return found

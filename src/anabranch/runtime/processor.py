@@ -51,7 +51,7 @@ from anabranch.state.spill import (
     spared,
     spilled_bytes,
 )
-from anabranch.state.spine import Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
+from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
@@ -272,8 +272,12 @@ class _Attempt:
             if delta is not None and len(delta):
                 waiting = waits.holds(delta.hashes)
                 if waiting.any():
-                    file = self._write(rows_of(delta, waiting))
-                    kept.append(Slice(file, 0, file.rows))
+                    wait = rows_of(delta, waiting)
+                    present = GroupSet.of(
+                        self._plan.groups, np.flatnonzero(group_counts(wait.hashes, self._plan.groups))
+                    )
+                    file = self._write(wait)
+                    kept.append(Slice(file, 0, file.rows, Only(present, file.rows)))
                     self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
             come = [self._read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]

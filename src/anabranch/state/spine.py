@@ -69,12 +69,14 @@ class Slice:
         return None if self.only is None else self.only.groups
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Slice | None:
-        """What of the slice belongs to some groups; None if nothing does. For all groups no file is opened."""
+        """What of the slice belongs to some groups; None if nothing does. If all of it does, no file is opened."""
         if groups.is_all:
             return self
         meant = groups if self.only is None else groups & self.only.groups
         if not meant:
             return None
+        if meant == self.groups:
+            return self
         edges = np.clip(cuts(self.file), self.start, self.stop)
         sizes = np.diff(edges)
         present = np.flatnonzero(meant.mask() & (sizes > 0))

@@ -20,8 +20,9 @@ groups are held than fit into it, as far as can be known before rows arrive. Whe
 and the others wait, as without a buffer. So a processor that stays slow is late again after a while.
 
 Who waits goes on waiting, and the others go on: rows that wait are written and read again, and a group that has waited
-has more to do afterwards, so taking turns would cost more, and come in waves. But of n groups that wait the n/16 that
-have waited longest are served first, and at least one each time: with g groups nobody waits longer than g steps.
+has more to do afterwards, so taking turns would cost more, and come in waves. But if the last of n groups that wait
+would wait longer than `PATIENCE` steps otherwise, or than there are groups, the one that has waited longest is served
+first. So with g groups nobody waits longer than max(g, `PATIENCE`) steps.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ STEPS = 2
 STEADY = 16
 # How much later than the mean a processor may be.
 LATE = 1.25
-# Of how many groups that wait one is served in each step, whoever else is not.
+# Steps after which groups that wait are served one by one, whoever else is not.
 PATIENCE = 16
 
 # A family and a group of it.
@@ -157,8 +158,9 @@ class SkewBuffer:
 def _in_turn(waited: NDArray[np.int64]) -> NDArray[np.int64]:
     """The order in which groups that have waited for so many steps are served."""
     waiting = np.argsort(-waited, kind="stable")[: np.count_nonzero(waited)]
-    first = -(-len(waiting) // PATIENCE)
-    return np.concatenate([waiting[:first], np.flatnonzero(waited == 0), waiting[first:]])
+    overdue = len(waiting) > 0 and waited[waiting[0]] + len(waiting) >= PATIENCE
+    first = waiting[: int(overdue)]
+    return np.concatenate([first, np.flatnonzero(waited == 0), waiting[len(first) :]])
 
 
 def _served(expected: Floats, allowance: float, space: float) -> int:
