@@ -21,7 +21,7 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 WARM = 4
 TURN = 6
 BATCHES = WARM + TURN * MACHINES
-SIZES = ("4m", "16m")
+SIZES = ("4m", "24m")
 AT_LEAST = 0.8
 
 

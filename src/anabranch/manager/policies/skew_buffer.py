@@ -6,10 +6,11 @@ would be late with waits in its buffer, and comes with a later step. Nothing is 
 After each step, and per processor: its rate is rows by how long it was busy in the last step. Rows that come in a step
 may be answered in the next, so if there were fewer than before, those of an average step of the last `STEPS` count.
 What it will get is what waits plus what has arrived per step. If that takes longer than the target, groups are held for
-a step, until the others make up about rate * target rows. Without a `target` it is 1.25 times the mean busy time of
-all. The mean contains the slow one, whose busy time comes down to the target: with P processors whose others take t,
-the target settles at 1.25 (P - 1) t / (P - 1.25), that is 1.36 t for four. A single processor waits for nobody and is
-left alone.
+a step, until the others make up about rate * target rows. Without a `target` it is 1.1 times the mean busy time of
+all; since no two steps are quite alike, somebody of whom nothing waits yet is late only from 1.25 times the mean on.
+The mean contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the
+target settles at 1.1 (P - 1) t / (P - 1.1), that is 1.14 t for four. A single processor waits for nobody and is left
+alone.
 
 The mean is that of the last step or the last `STEADY` ones, whichever is longer. If the target became smaller whenever
 there is little to do, more rows would wait, also on processors that have recovered and could catch up; if it did not
@@ -44,8 +45,8 @@ from anabranch.observe.numbers import format_seconds, parse_bytes
 # Over how many steps rows are counted, and over how many the time of a step.
 STEPS = 2
 STEADY = 16
-# How much later than the mean a processor may be.
-LATE = 1.25
+# How many times the mean a processor may take, and how many it takes to be late.
+TARGET, LATE = 1.1, 1.25
 # Steps after which groups that wait are served one by one, whoever else is not.
 PATIENCE = 16
 
@@ -73,7 +74,7 @@ class SkewBuffer:
 
     Args:
         size: how many bytes may wait, on all processors together.
-        target: how long a processor may take for a step, such as "2 seconds"; None for 1.25 times the mean of all.
+        target: how long a processor may take for a step, such as "2 seconds"; None for little more than the mean of all.
     """
 
     size: int | str = "64m"
@@ -85,7 +86,7 @@ class SkewBuffer:
         """Refuse what makes no sense at once."""
         parse_bytes(self.size)
         if self.target is not None and seconds_of("target", self.target, "2 seconds") == 0:
-            raise ConfigError("target must be longer than nothing; leave it out for 1.25 times the mean of all")
+            raise ConfigError("target must be longer than nothing; leave it out for little more than the mean of all")
 
     def decide(self, snapshot: Snapshot) -> Iterator[HoldGroups]:
         """The groups of late processors that wait in the next step."""
@@ -117,7 +118,7 @@ class SkewBuffer:
         if self.target is not None:
             return seconds_of("target", self.target)
         means = [np.mean(list(step.busy.values())) for step in list(self._steps)[1:]]
-        return LATE * float(max(np.mean(means), means[-1])) if means else 0.0
+        return TARGET * float(max(np.mean(means), means[-1])) if means else 0.0
 
     def _recent(self) -> list[Step]:
         """The last steps, without the one that says what had come before them."""
@@ -129,7 +130,8 @@ class SkewBuffer:
         rows = max(worked[-1], sum(worked) / len(recent))
         busy = recent[-1].busy.get(seen.processor, 0.0)
         expected = known.held + self._per_step(known)
-        if rows == 0 or busy <= 0 or expected.sum() * busy <= target * rows:
+        late = target if self.target is not None or known.held.any() else target * LATE / TARGET
+        if rows == 0 or busy <= 0 or expected.sum() * busy <= late * rows:
             return []
         waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
         order = _in_turn(waited)
