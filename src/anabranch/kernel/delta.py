@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.state.order import order_of
 from anabranch.state.run import HASH, TS, Segment
 
 INPUT = "input"
@@ -31,7 +32,7 @@ def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection
     names, arrays = [HASH], []
     if projection.timed and TS in packed.column_names:
         ts = packed.column(TS).to_numpy()[rows]
-        order = np.lexsort((ts, hashes))
+        order = order_of(hashes, ts)
         names.append(TS)
         arrays.append(pa.array(ts[order]))
     else:
@@ -48,7 +49,7 @@ def sort_rows(rows: pa.Table) -> Segment:
     """Rows with a hash, and a time where there is one, as a sorted segment."""
     hashes = rows.column(HASH).to_numpy()
     timed = TS in rows.column_names
-    order = np.lexsort((rows.column(TS).to_numpy(), hashes)) if timed else np.argsort(hashes)
+    order = order_of(hashes, rows.column(TS).to_numpy() if timed else None)
     names = [HASH, *([TS] if timed else []), *(name for name in rows.column_names if name not in (HASH, TS))]
     chosen = pa.array(order)
     return Segment.of(pa.RecordBatch.from_arrays([_single(rows.column(name).take(chosen)) for name in names], names))

@@ -30,6 +30,7 @@ from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
 from anabranch.state.groups import groups_of
+from anabranch.state.order import order_of
 from anabranch.state.run import HASH, TS, Segment
 
 
@@ -144,13 +145,14 @@ class WindowAggregate:
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
         """The rows sorted by group, time and ties, and where groups begin."""
         hashes, ts = (rows.column(name).to_numpy() for name in (HASH, TS))
-        ties = [_ranks(rows.column(name)) for name in reversed(self.ties)] if self.rows is not None else []
-        order = np.lexsort((*ties, ts, hashes))
+        tied = self.ties if self.rows is not None else ()
+        order = _break_ties(order_of(hashes, ts), hashes, ts, [rows.column(name) for name in tied])
         in_order = rows.take(pa.array(order))
         new_hash = np.diff(hashes[order], prepend=hashes[order[:1]]) != 0
         collision = len(_differing(in_order, self.keys, ~new_hash)) > 0
         if collision:
             codes = _codes([rows.column(key) for key in self.keys])
+            ties = [_ranks(rows.column(name)) for name in reversed(tied)]
             order = np.lexsort((*ties, ts, codes, hashes))
             in_order = rows.take(pa.array(order))
             new_hash = (np.diff(hashes[order], prepend=hashes[order[:1]]) != 0) | (
@@ -225,6 +227,19 @@ class _Sorted:
 def _between(found: Sequence[Ranges], first: int, last: int) -> list[Ranges]:
     """The ranges of a block of hashes."""
     return [ranges.where((ranges.owner >= first) & (ranges.owner < last)) for ranges in found]
+
+
+def _break_ties(order: Indices, hashes: Hashes, ts: NDArray[np.int64], columns: Sequence[pa.Array]) -> Indices:
+    """An order by hash and time in which rows that have both in common are ordered by these columns."""
+    same = (np.diff(hashes[order]) == 0) & (np.diff(ts[order]) == 0)
+    if not columns or not same.any():
+        return order
+    places = np.flatnonzero(np.append(same, False) | np.append(False, same))
+    rows = order[places]
+    ranks = [_ranks(column.take(pa.array(rows))) for column in reversed(columns)]
+    broken = order.copy()
+    broken[places] = rows[np.lexsort((*ranks, ts[rows], hashes[rows]))]
+    return broken
 
 
 def _collisions(rows: pa.RecordBatch, keys: Sequence[str]) -> Indices:

@@ -28,6 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
+from anabranch.state.order import order_of
 from anabranch.state.run import RunFile, Segment
 
 FAN_IN = 8
@@ -369,10 +370,8 @@ def merge_segments(segments: list[Segment], threshold: int | None, spared: Spare
     batch = rows.to_batches()[0]
     hashes = np.concatenate([segment.hashes for segment in segments])
     timed = [segment.ts for segment in segments if segment.ts is not None]
-    if not timed:
-        return Segment.of(batch.take(pa.array(np.argsort(hashes, kind="stable"))))
-    ts = np.concatenate(timed)
-    merged = Segment.of(batch.take(pa.array(np.lexsort((ts, hashes)))))
+    ts = np.concatenate(timed) if timed else None
+    merged = Segment.of(batch.take(pa.array(order_of(hashes, ts))))
     return keep_alive(merged, threshold, spared)
 
 

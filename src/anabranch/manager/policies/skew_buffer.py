@@ -74,7 +74,7 @@ class SkewBuffer:
 
     Args:
         size: how many bytes may wait, on all processors together.
-        target: how long a processor may take for a step, such as "2 seconds"; None for little more than the mean of all.
+        target: how long a processor may take for a step, such as "2 seconds"; None for about the mean of all.
     """
 
     size: int | str = "64m"
@@ -86,7 +86,7 @@ class SkewBuffer:
         """Refuse what makes no sense at once."""
         parse_bytes(self.size)
         if self.target is not None and seconds_of("target", self.target, "2 seconds") == 0:
-            raise ConfigError("target must be longer than nothing; leave it out for little more than the mean of all")
+            raise ConfigError("target must be longer than nothing; leave it out for about the mean of all")
 
     def decide(self, snapshot: Snapshot) -> Iterator[HoldGroups]:
         """The groups of late processors that wait in the next step."""
