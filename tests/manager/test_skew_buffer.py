@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups
-from anabranch.manager.policies.skew_buffer import PATIENCE, SkewBuffer
+from anabranch.manager.policies.skew_buffer import PATIENCE, TARGET, SkewBuffer
 from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
 from anabranch.state.statistics import Statistics
 from tests.oracle.profiles import examples
@@ -101,7 +101,7 @@ def test_groups_of_a_slow_processor_wait_so_that_the_others_need_not() -> None:
     assert times[0] == pytest.approx(2.4)
     assert {action.processor for action in model.actions} == {2}
     assert "processor 2 would take" in model.actions[0].reason
-    settled = 0.96 * 1.25 * (4 - 1) / (4 - 1.25)
+    settled = 0.96 * TARGET * (4 - 1) / (4 - TARGET)
     assert max(times[5:]) <= 1.15 * settled
     assert model.buffered(2) > 0
 
@@ -207,18 +207,28 @@ def test_no_group_waits_longer_than_there_are_groups_or_patience_lasts(
 
 def test_a_processor_that_has_recovered_catches_up_while_the_others_have_little_to_do() -> None:
     """Rows that wait hold back time in the streams, so the others give fewer results for a while."""
-    model = Model(SkewBuffer(), [100.0] * 4)
+    model = Model(SkewBuffer(), [100.0] * 4, groups=40)
     for _ in range(12):
-        model.run(10)
+        model.run(2)
     model.speeds[0] = 40.0
     for _ in range(4):
-        model.run(10)
+        model.run(2)
     model.speeds = [100.0, 400.0, 400.0, 400.0]
     waiting = []
     for _ in range(6):
-        model.run(10)
+        model.run(2)
         waiting.append(sum(model.waiting.values()))
-    assert waiting[1] > waiting[3] > waiting[5], "once two steps have shown that it has recovered"
+    assert waiting[1] > waiting[3] > waiting[5]
+
+
+def test_a_processor_that_becomes_late_is_brought_to_the_target_in_the_next_step() -> None:
+    model = Model(SkewBuffer(), [100.0] * 4, groups=40)
+    for _ in range(12):
+        model.run(2)
+    model.speeds[0] = 40.0
+    first, second = (max(model.run(2)) for _ in range(2))
+    assert first == 2.0
+    assert second <= 1.05 * TARGET * (2.0 + 3 * 0.8) / 4
 
 
 def test_nobody_holds_anything_back_when_all_become_slow() -> None:

@@ -19,7 +19,7 @@ from anabranch.bench.experiments.variant import SlowDown
 from anabranch.manager.policies.skew_buffer import SkewBuffer
 
 WARM = 4
-TURN = 6
+TURN = 8
 BATCHES = WARM + TURN * MACHINES
 SIZES = ("4m", "24m")
 AT_LEAST = 0.8

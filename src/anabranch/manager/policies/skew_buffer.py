@@ -4,7 +4,8 @@ A step ends when its last processor is done, which is the head-of-line blocking 
 would be late with waits in its buffer, and comes with a later step. Nothing is moved: long-term imbalance is for Flux.
 
 After each step, and per processor: its rate is rows by how long it was busy in the last step. Rows that come in a step
-may be answered in the next, so if there were fewer than before, those of an average step of the last `STEPS` count.
+may be answered in the next, so if a group got fewer than before, those of an average step of the last `STEPS` count; of
+a group that waited none do.
 What it will get is what waits plus what has arrived per step. If that takes longer than the target, groups are held for
 a step, until the others make up about rate * target rows. Without a `target` it is 1.1 times the mean busy time of
 all; since no two steps are quite alike, somebody of whom nothing waits yet is late only from 1.25 times the mean on.
@@ -39,7 +40,7 @@ from numpy.typing import NDArray
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups
 from anabranch.manager.policies.arguments import seconds_of
-from anabranch.manager.snapshot import Floats, Partitions, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_seconds, parse_bytes
 
 # Over how many steps rows are counted, and over how many the time of a step.
@@ -56,11 +57,11 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is remembered of a step: by processor how long it was busy with how many rows, and by partition the rows
-    that ever came, worked on or waiting."""
+    """What is remembered of a step: how long processors were busy, and by partition how many rows were ever worked on,
+    and how many came, those that wait included."""
 
     busy: Mapping[int, float]
-    rows: Mapping[int, int]
+    worked: Mapping[Partition, int]
     come: Mapping[Partition, int]
 
 
@@ -104,15 +105,16 @@ class SkewBuffer:
 
     def _remember(self, snapshot: Snapshot, partitions: Mapping[int, Partitions]) -> None:
         """Take in a step. One without rows tells nothing of rates."""
+        worked: dict[Partition, int] = {}
         come: dict[Partition, int] = {}
         for known in partitions.values():
             keys = _keys(known)
+            worked.update(zip(keys, known.arrived.tolist(), strict=True))
             come.update(zip(keys, (known.arrived + known.held).tolist(), strict=True))
             for key, held in zip(keys, known.held.tolist(), strict=True):
                 self._waited[key] = self._waited.get(key, 0) + 1 if held else 0
-        rows = {seen.processor: seen.rows for seen in snapshot.processors}
-        if not self._steps or any(rows.values()):
-            self._steps.append(Step({seen.processor: seen.busy for seen in snapshot.processors}, rows, come))
+        if not self._steps or any(seen.rows for seen in snapshot.processors):
+            self._steps.append(Step({seen.processor: seen.busy for seen in snapshot.processors}, worked, come))
 
     def _target(self) -> float:
         if self.target is not None:
@@ -120,16 +122,14 @@ class SkewBuffer:
         means = [np.mean(list(step.busy.values())) for step in list(self._steps)[1:]]
         return TARGET * float(max(np.mean(means), means[-1])) if means else 0.0
 
-    def _recent(self) -> list[Step]:
-        """The last steps, without the one that says what had come before them."""
-        return list(self._steps)[1:][-STEPS:]
+    def _recent(self) -> int:
+        """Over how many steps rows are counted: there must be one before that says what had come until then."""
+        return min(len(self._steps) - 1, STEPS)
 
     def _hold(self, seen: ProcessorSeen, known: Partitions, target: float, space: int) -> list[HoldGroups]:
-        recent = self._recent()
-        worked = [step.rows.get(seen.processor, 0) for step in recent]
-        rows = max(worked[-1], sum(worked) / len(recent))
-        busy = recent[-1].busy.get(seen.processor, 0.0)
-        expected = known.held + self._per_step(known)
+        rows, busy = self._worked(known), self._steps[-1].busy.get(seen.processor, 0.0)
+        steps = self._recent()
+        expected = known.held + _grown(known, known.arrived + known.held, self._steps[-1 - steps].come) / steps
         late = target if self.target is not None or known.held.any() else target * LATE / TARGET
         if rows == 0 or busy <= 0 or expected.sum() * busy <= late * rows:
             return []
@@ -141,13 +141,12 @@ class SkewBuffer:
         reason = f"processor {seen.processor} would take {needs} for the next step, more than {format_seconds(target)}"
         return _held(seen.processor, known, order[served:], reason)
 
-    def _per_step(self, known: Partitions) -> Floats:
-        """Rows that arrive per step, by partition. A count that went down was reset."""
-        steps = len(self._recent())
-        before = self._steps[-1 - steps].come
-        now = (known.arrived + known.held).tolist()
-        then = [before.get(key, 0) for key in _keys(known)]
-        return np.array([(n - t if n >= t else n) / steps for n, t in zip(now, then, strict=True)], dtype=np.float64)
+    def _worked(self, known: Partitions) -> float:
+        """The rows that a processor was busy with in the last step."""
+        steps = self._recent()
+        last = _grown(known, known.arrived, self._steps[-2].worked)
+        mean = _grown(known, known.arrived, self._steps[-1 - steps].worked) / steps
+        return float(np.where(last > 0, np.maximum(last, mean), 0).sum())
 
     def _row_bytes(self, seen: ProcessorSeen, known: Partitions) -> float:
         """The size of a row: of those that wait, or else of those in the state."""
@@ -155,6 +154,12 @@ class SkewBuffer:
         if waiting and seen.held_bytes:
             return seen.held_bytes / waiting
         return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
+
+
+def _grown(known: Partitions, now: Integers, before: Mapping[Partition, int]) -> Integers:
+    """By how much a count of partitions has grown. One that went down was reset."""
+    then = np.array([before.get(key, 0) for key in _keys(known)], dtype=np.int64)
+    return np.where(now >= then, now - then, now)
 
 
 def _in_turn(waited: NDArray[np.int64]) -> NDArray[np.int64]:
