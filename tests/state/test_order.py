@@ -34,7 +34,8 @@ def test_rows_in_no_order_are_ordered_too(some: list[tuple[int, int]]) -> None:
     assert sort([some]) == sorted(some)
 
 
-@pytest.mark.parametrize("hashes", [[], [7], [3, 1, 3, 2]])
-def test_rows_without_a_time_stay_in_the_order_in_which_they_came(hashes: list[int]) -> None:
-    found = order_of(np.array(hashes, dtype=np.uint64), None).tolist()
-    assert found == sorted(range(len(hashes)), key=lambda n: hashes[n])
+@pytest.mark.parametrize("hashes", [[], [7], [3, 1, 3, 2], [*range(40), *range(30)]])
+def test_rows_without_a_time_are_ordered_by_hash(hashes: list[int]) -> None:
+    found = order_of(np.array(hashes, dtype=np.uint64), None)
+    assert sorted(found.tolist()) == list(range(len(hashes)))
+    assert [hashes[n] for n in found] == sorted(hashes)

@@ -29,15 +29,12 @@ class Projection:
 def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection) -> Segment:
     """The given rows of a packed table as a segment of one input, sorted by (hash, ts)."""
     hashes = packed.column(HASH).to_numpy().view(np.uint64)[rows]
-    names, arrays = [HASH], []
-    if projection.timed and TS in packed.column_names:
-        ts = packed.column(TS).to_numpy()[rows]
-        order = order_of(hashes, ts)
+    ts = packed.column(TS).to_numpy()[rows] if projection.timed and TS in packed.column_names else None
+    order = order_of(hashes, ts)
+    names, arrays = [HASH], [pa.array(hashes[order])]
+    if ts is not None:
         names.append(TS)
         arrays.append(pa.array(ts[order]))
-    else:
-        order = np.argsort(hashes)
-    arrays.insert(0, pa.array(hashes[order]))
     chosen = pa.array(rows[order])
     for column, slot in projection.columns:
         names.append(column)

@@ -17,14 +17,12 @@ PART = 16
 
 
 def order_of(hashes: NDArray[np.uint64], ts: NDArray[np.int64] | None) -> Indices:
-    """The positions of rows in the order of a run."""
-    if ts is None:
-        return np.argsort(hashes, kind="stable")
+    """The positions of rows in the order of a run; `ts` is None if rows have no time."""
     if np.count_nonzero(hashes[1:] < hashes[:-1]) * PART < len(hashes):
         order = np.argsort(hashes, kind="stable")
-        if not _falls(hashes[order], ts[order]):
+        if ts is None or not _falls(hashes[order], ts[order]):
             return order
-    return np.lexsort((ts, hashes))
+    return np.argsort(hashes) if ts is None else np.lexsort((ts, hashes))
 
 
 def _falls(hashes: NDArray[np.uint64], ts: NDArray[np.int64]) -> bool:

@@ -94,7 +94,6 @@ QUANTITIES: dict[str, Lines | Bars] = {
         "rows without answer, thousands",
         _one(lambda trace: [(one.rows - one.results) / 1_000 for one in trace.moments]),
     ),
-    "seconds": Bars("time of all batches, s", lambda trace: trace.run_seconds),
     "relocations": Bars("relocations", lambda trace: float(len(trace.relocations))),
 }
 

@@ -11,11 +11,10 @@ they run `abreast`, batch by batch in turn.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -23,11 +22,10 @@ from pyspark.sql import SparkSession
 
 from anabranch.bench.experiments.abreast import run_abreast
 from anabranch.bench.experiments.trace import Trace, read_trace
-from anabranch.bench.experiments.variant import SlowDown, Variant, perturb
+from anabranch.bench.experiments.variant import CutMemory, Variant, cut_memory
 from anabranch.bench.experiments.workload import Workload
 from anabranch.bench.machine import Machine, this_machine
 from anabranch.bench.recipe import Input, materialise
-from anabranch.bench.slowdown import Slowdown
 from anabranch.errors import BenchmarkError
 
 
@@ -133,14 +131,7 @@ def run_variant(
     spark: SparkSession, workload: Workload, source: Path, folder: Path, variant: Variant, repeat: int = 0
 ) -> Trace:
     """Run the query once on the files in `source`."""
-    writer = variant.writer(spark, workload, source, folder)
-    slowdown = Slowdown(os.getpid())
-    with slowdown if variant.slows_down else nullcontext():
-        for perturbation in variant.perturbations:
-            if isinstance(perturbation, SlowDown) and perturbation.batch == 0:
-                perturbation.happen(slowdown)
-        run = writer.format("noop").start()
-        perturb(run, [one for one in variant.perturbations if one.batch], slowdown)
-        run.awaitTermination()
-        ended = time.time()
-    return read_trace(variant.name, run, ended, repeat)
+    run = variant.writer(spark, workload, source, folder).format("noop").start()
+    cut_memory(run, [one for one in variant.perturbations if isinstance(one, CutMemory)])
+    run.awaitTermination()
+    return read_trace(variant.name, run, time.time(), repeat)

@@ -63,7 +63,7 @@ FLUX_03 = Experiment(
         *(variant(f"buffer of {size}", (SkewBuffer(size),), *rotating()) for size in SIZES),
     ),
     check,
-    draws=("throughput", "held_rows", "seconds"),
+    draws=("throughput", "held_rows"),
     abreast=True,
     threads=MACHINES,
 )

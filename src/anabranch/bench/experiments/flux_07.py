@@ -61,7 +61,7 @@ FLUX_07 = Experiment(
         variant("static", (), *(loaded(TURN * n, *range(slow)) for n, slow in enumerate(STATIC))),
     ),
     check,
-    draws=("throughput", "seconds"),
+    draws=("throughput", "relocations"),
     abreast=True,
     threads=MACHINES,
 )

@@ -1,7 +1,8 @@
 """A way to run an experiment's query: settings of the engine, and what happens to it from outside.
 
 What happens (paper 2 says *perturbation*) happens when so many batches are done: processors get another share of a
-core, or one of them gets less memory. Spark begins the next batch at once, so it may be felt in the middle of that one.
+core, where variants run `abreast`, or one of them gets less memory, where they do not. Then Spark begins the next batch
+at once, so it may be felt in the middle of that one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from anabranch.api.engine import Engine
 from anabranch.api.run import Run
 from anabranch.api.writer import Writer
 from anabranch.bench.experiments.workload import Workload
-from anabranch.bench.slowdown import Slowdown
 from anabranch.manager.snapshot import Policy
 
 POLL_SECONDS = 0.05
@@ -31,10 +31,6 @@ class SlowDown:
     batch: int
     shares: tuple[float, ...]
 
-    def happen(self, slowdown: Slowdown) -> None:
-        """Set the shares."""
-        slowdown.set(dict(enumerate(self.shares)))
-
 
 @dataclass(frozen=True, slots=True)
 class CutMemory:
@@ -43,10 +39,6 @@ class CutMemory:
     batch: int
     processor: int
     memory: int
-
-    def happen(self, run: Run) -> None:
-        """Set the memory."""
-        run.set_memory(self.memory, processor=self.processor)
 
 
 Perturbation = SlowDown | CutMemory
@@ -104,17 +96,14 @@ class Variant:
         return sorted(found, key=lambda one: one.batch)
 
 
-def perturb(run: Run, perturbations: Iterable[Perturbation], slowdown: Slowdown) -> None:
-    """Let happen to a run what is to happen, each at its time; return after the last, or when the run has ended."""
-    for perturbation in sorted(perturbations, key=lambda one: one.batch):
-        while _batches_done(run) < perturbation.batch:
+def cut_memory(run: Run, cuts: Iterable[CutMemory]) -> None:
+    """Cut the memory of a run, each time when it is due; return after the last, or when the run has ended."""
+    for cut in sorted(cuts, key=lambda one: one.batch):
+        while _batches_done(run) < cut.batch:
             if not run.isActive:
                 return
             time.sleep(POLL_SECONDS)
-        if isinstance(perturbation, SlowDown):
-            perturbation.happen(slowdown)
-        else:
-            perturbation.happen(run)
+        run.set_memory(cut.memory, processor=cut.processor)
 
 
 def _batches_done(run: Run) -> int:
