@@ -21,8 +21,8 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 WARM = 4
 TURN = 8
 BATCHES = WARM + TURN * MACHINES
-SIZES = ("4m", "24m")
-AT_LEAST = 0.8
+SIZES = ("8m", "24m")
+AT_LEAST = 0.75
 
 
 def rotating() -> tuple[SlowDown, ...]:

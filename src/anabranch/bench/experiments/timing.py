@@ -1,8 +1,11 @@
 """How long the batches of a variant take, on a machine that does other things as well.
 
-A variant runs several times, in turn with the others. Of each batch the median over these runs counts, so that what
-hits one of them hardly matters. The first batches of a run wait for classes, code and workers and count for nothing.
-Nor does the last, which may be measured together with the end of the run.
+A variant runs several times. Where runs follow each other, the median of each batch over these runs counts, so that
+what hits one of them hardly matters. Where variants run abreast, what hits one hits the others, and all batches count:
+what happens in another batch each time, as relocations do, would be lost in medians.
+
+The first batches of a run wait for classes, code and workers and count for nothing. Nor does the last, which may be
+measured together with the end of the run.
 """
 
 from __future__ import annotations
@@ -15,14 +18,23 @@ from anabranch.bench.experiments.trace import Trace
 WARM_UP_BATCHES = 3
 
 
+def all_seconds(runs: Sequence[Trace]) -> float:
+    """All batches of all runs of a variant together."""
+    return sum(sum(_counted(trace)) for trace in runs)
+
+
 def typical_batches(runs: Sequence[Trace]) -> list[float]:
-    """The seconds that each batch of a variant takes, warm-up and the last left out."""
-    return [median(batch) for batch in zip(*(trace.batch_seconds[WARM_UP_BATCHES:-1] for trace in runs), strict=False)]
+    """The seconds that each batch of a variant takes."""
+    return [median(batch) for batch in zip(*map(_counted, runs), strict=False)]
 
 
 def typical_seconds(runs: Sequence[Trace]) -> float:
     """All of these batches together."""
     return sum(typical_batches(runs))
+
+
+def _counted(trace: Trace) -> list[float]:
+    return trace.batch_seconds[WARM_UP_BATCHES:-1]
 
 
 def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
