@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MILLION = 1_000_000
+# With more lines than these their names stand beside the picture, not in it.
+FEW_LINES = 6
 # A line's label, and its value after each batch.
 Line = tuple[str, list[float]]
 
@@ -36,7 +38,10 @@ class Lines:
             for label, values in self.of(trace):
                 axes.plot(range(1, len(values) + 1), values, label=label, marker=".")
         axes.set_xlabel("batch")
-        axes.legend()
+        if len(axes.lines) > FEW_LINES:
+            axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")
+        else:
+            axes.legend()
 
 
 @dataclass(frozen=True, slots=True)
