@@ -5,13 +5,13 @@ would be late with waits in its buffer, and comes with a later step. Nothing is 
 
 After each step, and per processor: its rate is rows by how long it was busy in the last step. Rows that come in a step
 may be answered in the next, so if a group got fewer than before, those of an average step of the last `STEPS` count; of
-a group that waited none do.
-What it will get is what waits plus what has arrived per step. If that takes longer than the target, groups are held for
-a step, until the others make up about rate * target rows. Without a `target` it is 1.1 times the mean busy time of
-all; since no two steps are quite alike, somebody of whom nothing waits yet is late only from 1.25 times the mean on.
-The mean contains the slow one, whose busy time comes down to the target: with P processors whose others take t, the
-target settles at 1.1 (P - 1) t / (P - 1.1), that is 1.14 t for four. A single processor waits for nobody and is left
-alone.
+a group that waited none do. What it will get is what waits plus what has arrived per step. If that takes longer than
+the target, groups are held for a step, until the others make up about rate * target rows.
+
+Without a `target` it is 1.1 times the mean busy time of all; since no two steps are quite alike, somebody of whom
+nothing waits yet is late only from 1.25 times the mean on. The mean contains the slow one, whose busy time comes down
+to the target: with P processors whose others take t, the target settles at 1.1 (P - 1) t / (P - 1.1), that is 1.14 t
+for four. A single processor waits for nobody and is left alone.
 
 The mean is that of the last step or the last `STEADY` ones, whichever is longer. If the target became smaller whenever
 there is little to do, more rows would wait, also on processors that have recovered and could catch up; if it did not
