@@ -39,38 +39,39 @@ class HashIndex:
 
     def locate(self, wanted: NDArray[np.uint64]) -> tuple[Indices, Indices]:
         """Which of the ascending `wanted` are there, as positions in `wanted`, and the first row of each."""
-        first = int(np.searchsorted(wanted, self.hashes[0], side="left"))
-        last = int(np.searchsorted(wanted, self.hashes[-1], side="right"))
+        hashes = self.hashes
+        first = int(np.searchsorted(wanted, hashes[0], side="left"))
+        last = int(np.searchsorted(wanted, hashes[-1], side="right"))
         wanted = wanted[first:last]
-        bucket = ((wanted - self.hashes[0]) >> self.shift).view(np.int64)
-        row = self.offsets[bucket].astype(np.int64)
-        stop = self.offsets[1:][bucket]
-        found = np.zeros(len(wanted), dtype=bool)
-        open_ones = np.flatnonzero(row < stop)
+        bucket = ((wanted - hashes[0]) >> self.shift).view(np.int64)
+        row = self.offsets.take(bucket).astype(np.int64)
+        # Nothing that is wanted lies behind the last row, so there is always a row to look at: in an empty bucket it is
+        # that of a later one, which is not equal.
+        value = hashes.take(row)
+        behind = np.flatnonzero(value < wanted)
         for _ in range(COMPARED_ROWS):
-            value, goal = self.hashes[row[open_ones]], wanted[open_ones]
-            found[open_ones[value == goal]] = True
-            open_ones = open_ones[value < goal]
-            row[open_ones] += 1
-            open_ones = open_ones[row[open_ones] < stop[open_ones]]
-            if len(open_ones) == 0:
+            if len(behind) == 0:
                 break
+            row[behind] += 1
+            value[behind] = hashes.take(row.take(behind))
+            behind = behind[value.take(behind) < wanted.take(behind)]
         else:
-            row[open_ones] = np.searchsorted(self.hashes, wanted[open_ones], side="left")
-            found[open_ones] = self.hashes[row[open_ones]] == wanted[open_ones]
-        which = np.flatnonzero(found)
-        return which + first, row[which]
+            row[behind] = np.searchsorted(hashes, wanted.take(behind), side="left")
+            value[behind] = hashes.take(row.take(behind))
+        which = np.flatnonzero(value == wanted)
+        return which + first, row.take(which)
 
     def ends(self, row: Indices) -> Indices:
         """For the first row of a hash, the row after its last."""
         hashes = self.hashes
-        stop = row + 1
-        open_ones = np.arange(len(row))
+        value, stop = hashes.take(row), row + 1
+        same = np.arange(len(row))
         for _ in range(COMPARED_ROWS):
-            open_ones = open_ones[stop[open_ones] < len(hashes)]
-            open_ones = open_ones[hashes[stop[open_ones]] == hashes[row[open_ones]]]
-            if len(open_ones) == 0:
+            # Beyond the end the last row is seen again, so what reaches it is sorted out first.
+            here = stop.take(same)
+            same = same[(hashes.take(here, mode="clip") == value.take(same)) & (here < len(hashes))]
+            if len(same) == 0:
                 return stop
-            stop[open_ones] += 1
-        stop[open_ones] = np.searchsorted(hashes, hashes[row[open_ones]], side="right")
+            stop[same] += 1
+        stop[same] = np.searchsorted(hashes, value.take(same), side="right")
         return stop
