@@ -16,7 +16,7 @@ from anabranch.cli import survey as surveying
 from anabranch.cli.main import app
 from anabranch.cli.survey import survey
 from anabranch.errors import CorruptStateError
-from anabranch.state.run import RunFile, Segment, read_run
+from anabranch.state.run import RunFile, Segment, map_run
 from anabranch.state.store import encode_document, write_file
 from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
 
@@ -161,9 +161,9 @@ def test_files_that_vanish_because_the_run_goes_on_are_no_damage(
             made.add_step()
             made.add_step()
         looks.append(file.name)
-        return read_run(directory, file)
+        return map_run(directory, file)
 
-    monkeypatch.setattr(surveying, "read_run", read_late)
+    monkeypatch.setattr(surveying, "map_run", read_late)
 
     found = survey(made.checkpoint.path)
 
@@ -178,7 +178,7 @@ def test_a_run_that_always_moves_on_is_said_to_be_too_fast(made: Fabricated, mon
         made.add_step()
         raise CorruptStateError("gone")
 
-    monkeypatch.setattr(surveying, "read_run", read_too_late)
+    monkeypatch.setattr(surveying, "map_run", read_too_late)
     monkeypatch.setattr(surveying, "ATTEMPTS", 3)
 
     shown = run(app, ["inspect", str(made.checkpoint.path)])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import CorruptStateError
 from anabranch.state import run as run_module
-from anabranch.state.run import RunCache, RunFile, Segment, read_run, write_run
+from anabranch.state.run import RunCache, RunFile, Segment, map_run, write_run
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 
@@ -52,7 +52,7 @@ PAYLOADS = {
 def test_a_payload_of_any_type_comes_back_as_it_was(tmp_path: Path, kind: str) -> None:
     written = segment([3, 1, 2], [30, 10, 20], payload=PAYLOADS[kind])
     file = write_run(tmp_path, "run.arrow", written)
-    back = read_run(tmp_path, file)
+    back = map_run(tmp_path, file)
     assert back.rows.equals(written.rows)
     assert back.rows.schema.types == written.rows.schema.types
     back.rows.validate(full=True)
@@ -60,7 +60,7 @@ def test_a_payload_of_any_type_comes_back_as_it_was(tmp_path: Path, kind: str) -
 
 def test_nan_and_minus_zero_keep_their_bits(tmp_path: Path) -> None:
     values = np.array([NAN, -0.0, 0.0])
-    back = read_run(tmp_path, write_run(tmp_path, "run.arrow", segment([1, 2, 3], payload=values)))
+    back = map_run(tmp_path, write_run(tmp_path, "run.arrow", segment([1, 2, 3], payload=values)))
     assert back.rows.column("payload").to_numpy().tobytes() == values.tobytes()
 
 
@@ -91,7 +91,7 @@ def test_a_slice_of_any_rows_comes_back_as_it_was(
     written = whole.slice(start, stop)
     directory = tmp_path_factory.getbasetemp()
     file = write_run(directory, "run.arrow", written)
-    back = read_run(directory, file)
+    back = map_run(directory, file)
     assert back.rows.equals(written.rows)
     assert back.hashes.tolist() == written.hashes.tolist()
     assert (back.ts is None) == (not timed)
@@ -104,8 +104,8 @@ def test_a_slice_of_any_rows_comes_back_as_it_was(
 
 
 def test_a_run_with_no_payload_and_one_with_no_rows_are_fine(tmp_path: Path) -> None:
-    assert read_run(tmp_path, write_run(tmp_path, "a", segment([2, 1]))).hashes.tolist() == [1, 2]
-    assert len(read_run(tmp_path, write_run(tmp_path, "b", segment([], [])))) == 0
+    assert map_run(tmp_path, write_run(tmp_path, "a", segment([2, 1]))).hashes.tolist() == [1, 2]
+    assert len(map_run(tmp_path, write_run(tmp_path, "b", segment([], [])))) == 0
 
 
 def test_the_file_says_how_many_rows_and_which_times_it_holds(tmp_path: Path) -> None:
@@ -127,9 +127,9 @@ def test_any_flipped_bit_anywhere_in_the_file_is_found(small: tuple[Path, RunFil
         for position, byte in enumerate(data):
             os.pwrite(handle.fileno(), bytes([byte ^ 1 << (position * 5 % 8)]), position)
             with pytest.raises(CorruptStateError, match=r"run.arrow is damaged"):
-                read_run(directory, file)
+                map_run(directory, file)
             os.pwrite(handle.fileno(), bytes([byte]), position)
-    assert len(read_run(directory, file)) == 2
+    assert len(map_run(directory, file)) == 2
 
 
 def test_a_file_cut_short_or_grown_is_found(small: tuple[Path, RunFile]) -> None:
@@ -139,20 +139,20 @@ def test_a_file_cut_short_or_grown_is_found(small: tuple[Path, RunFile]) -> None
     for length in range(1, len(data), 7):
         path.write_bytes(data[:length])
         with pytest.raises(CorruptStateError, match=f"run.arrow is {length} bytes long instead of {len(data)}"):
-            read_run(directory, file)
+            map_run(directory, file)
     path.write_bytes(data + b"\0")
     with pytest.raises(CorruptStateError, match="bytes long instead of"):
-        read_run(directory, file)
+        map_run(directory, file)
 
 
 def test_an_emptied_file_and_a_missing_file_are_named(small: tuple[Path, RunFile]) -> None:
     directory, file = small
     (directory / file.name).write_bytes(b"")
     with pytest.raises(CorruptStateError, match=r"run.arrow is empty"):
-        read_run(directory, file)
+        map_run(directory, file)
     (directory / file.name).unlink()
     with pytest.raises(CorruptStateError, match=r"run.arrow is missing"):
-        read_run(directory, file)
+        map_run(directory, file)
 
 
 def test_another_file_of_the_same_size_under_the_name_is_found(small: tuple[Path, RunFile]) -> None:
@@ -160,7 +160,7 @@ def test_another_file_of_the_same_size_under_the_name_is_found(small: tuple[Path
     other = write_run(directory, file.name, segment([1, 2], [5, 6], text=["b", None]))
     assert other.bytes == file.bytes
     with pytest.raises(CorruptStateError, match="damaged"):
-        read_run(directory, file)
+        map_run(directory, file)
 
 
 class Reads:
@@ -168,11 +168,11 @@ class Reads:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []
-        monkeypatch.setattr(run_module, "read_run", self)
+        monkeypatch.setattr(run_module, "map_run", self)
 
     def __call__(self, directory: Path, file: RunFile) -> Segment:
         self.names.append(file.name)
-        return read_run(directory, file)
+        return map_run(directory, file)
 
 
 def test_the_cache_verifies_a_file_once(small: tuple[Path, RunFile], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import RunCache, read_run, write_run
+from anabranch.state.run import RunCache, map_run, write_run
 from anabranch.state.spine import Merge, Slice, SortedRun, Spine, merge_segments
 from tests.oracle.profiles import examples
 from tests.state.segments import MemoryRuns, segment
@@ -61,6 +61,9 @@ class Ledger:
         self.spine = self.spine.compact(budget, self.runs.open, self.runs.write, self.threshold, self.max_span)
         dropped = rows - self.spine.rows
         return dropped + sum(file.rows for file in self.runs.written[files:])
+
+    def consolidate(self, budget: int) -> None:
+        self.spine = self.spine.consolidate(budget, self.runs.open, self.runs.write, self.threshold, self.max_span)
 
     def purge(self, threshold: int) -> None:
         self.threshold = max(threshold, self.threshold or threshold) if self.timed else None
@@ -319,7 +322,11 @@ def test_the_groups_of_all_processors_partition_a_spine(
         for part in parts:
             ledger.spine = ledger.spine.union(part)
         ledger.check()
+        ledger.consolidate(7)
+        ledger.check()
         ledger.compact(7)
+        ledger.check()
+        ledger.consolidate(EVERYTHING)
         ledger.check()
         while ledger.compact(EVERYTHING):
             pass
@@ -332,11 +339,11 @@ def test_runs_of_which_few_groups_have_moved_here_become_one_as_far_as_time_allo
 ) -> None:
     ledger = Ledger(timed=True, max_span=max_span)
     spread = 2**64 // 16
-    for start in (0, 2, 50, 52):
-        ledger.insert([(n * spread, start) for n in range(16)])
+    for start, copies in ((0, 1), (2, 4), (50, 1), (52, 20)):
+        ledger.insert([(n * spread, start) for n in range(16)] * copies)
     moved = ledger.spine.of_groups(GroupSet.of(16, [3, 8, 9]), ledger.runs.cuts(16))
-    assert len(moved.runs) == 4
-    merged = moved.compact(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=max_span)
+    assert len(moved.runs) == 4, "of whatever sizes"
+    merged = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=max_span)
     assert len(merged.runs) == runs
     assert not merged.merges
     assert Counter(ledger.runs.column(merged, "id")) == Counter(ledger.runs.column(moved, "id"))
@@ -349,10 +356,46 @@ def test_a_merge_of_runs_with_few_groups_left_writes_no_more_files_than_its_budg
         ledger.insert([(group * spread + 10 * n + start, 0) for group in range(64) for n in range(16)])
     moved = ledger.spine.of_groups(GroupSet.of(64, [5, 33]), ledger.runs.cuts(64))
     before = len(ledger.runs.written)
-    merged = moved.compact(moved.rows, ledger.runs.open, ledger.runs.write)
+    merged = moved.consolidate(moved.rows, ledger.runs.open, ledger.runs.write)
     assert len(ledger.runs.written) == before + 1
     assert merged.rows == moved.rows
     assert not merged.merges
+
+
+def test_a_merge_of_which_few_groups_have_moved_here_is_not_gone_on_with_but_written_as_one() -> None:
+    ledger = Ledger(timed=False)
+    spread = 2**64 // 64
+    with small_constants(fan_in=4, smallest_tier=4):
+        for start in range(4):
+            ledger.insert([(group * spread + start, 0) for group in range(64)])
+        ledger.compact(128)
+        assert ledger.spine.merges
+        moved = ledger.spine.of_groups(GroupSet.of(64, [5, 17, 40, 60]), ledger.runs.cuts(64))
+        assert moved.merges
+        found = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write)
+    assert not found.merges
+    assert len(found.runs) == 1
+    assert Counter(ledger.runs.column(found, "id")) == Counter(ledger.runs.column(moved, "id"))
+
+
+def test_what_is_left_of_consolidating_goes_on_as_a_merge() -> None:
+    ledger = Ledger(timed=False)
+    spread = 2**64 // 64
+    for start in range(3):
+        ledger.insert([(group * spread + start, 0) for group in range(64)])
+    ledger.spine = ledger.spine.of_groups(GroupSet.of(64, range(0, 64, 4)), ledger.runs.cuts(64))
+    listed = Counter(ledger.runs.column(ledger.spine, "id"))
+    ledger.consolidate(20)
+    (merge,) = ledger.spine.merges
+    assert merge.target
+    assert merge.sources
+    begun = ledger.spine
+    ledger.consolidate(0)
+    assert ledger.spine == begun
+    while ledger.compact(20):
+        pass
+    assert not ledger.spine.merges
+    assert Counter(ledger.runs.column(ledger.spine, "id")) == listed
 
 
 def test_a_spine_shrinks_by_whole_files_without_opening_them() -> None:
@@ -433,7 +476,7 @@ def test_a_spine_on_disk_survives_merges_with_every_payload_intact(tmp_path: Pat
             spine = spine.compact(12, open_slice, write)
     found = []
     for piece in spine.slices():
-        assert len(read_run(tmp_path, piece.file)) == piece.file.rows
+        assert len(map_run(tmp_path, piece.file)) == piece.file.rows
         rows = open_slice(piece).rows
         columns = [rows.column(name).to_pylist() for name in ("hash", "text", "nested")]
         found += zip(columns[0], columns[1], map(repr, columns[2]), strict=True)

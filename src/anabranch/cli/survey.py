@@ -40,7 +40,7 @@ from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import RunFile, read_run
+from anabranch.state.run import RunFile, map_run
 from anabranch.state.spine import Slice, Spine
 from anabranch.state.store import Json, read_document
 
@@ -266,7 +266,7 @@ class _Groups:
 def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
     """The hashes of a whole and undamaged file, or None if only its size was looked at."""
     if not quick:
-        return read_run(state, file).hashes
+        return map_run(state, file).hashes
     path = state / file.name
     try:
         size = path.stat().st_size

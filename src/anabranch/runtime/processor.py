@@ -32,13 +32,14 @@ from anabranch.runtime.answering import Answering, Share
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.report import Report, parse_parked, report_body
+from anabranch.runtime.run_files import RunFiles
 from anabranch.runtime.segments import all_among, of_groups, rows_of, with_columns
 from anabranch.runtime.tasks import Goes, OperatorPlan, ProcessorPlan, StepTask
 from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.run import HASH, TS, RunCache, RunFile, Segment, map_run, write_run
+from anabranch.state.run import HASH, TS, RunFile, Segment
 from anabranch.state.spill import (
     Held,
     Reunited,
@@ -51,7 +52,15 @@ from anabranch.state.spill import (
     spared,
     spilled_bytes,
 )
-from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
+from anabranch.state.spine import (
+    Only,
+    Slice,
+    Spared,
+    Spine,
+    keep_alive,
+    merge_segments,
+    slices_of_groups,
+)
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
@@ -62,12 +71,8 @@ MIN_MERGE_ROWS = 32_768
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
-# Who files belong to that are read ahead.
-NOBODY = -1
-
 NOTHING = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.array([], pa.int64())}))
 
-_cache = RunCache()
 _settled = False
 
 
@@ -112,9 +117,9 @@ class _Attempt:
         self._number = number
         self._round = plan.rounds[number]
         self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
-        self._files = 0
+        self._files = RunFiles(task.state, self._name, task.processor, plan.stored, plan.groups)
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
-        self._cuts = _cache.cuts(Path(task.state), plan.groups)
+        self._cuts = self._files.cuts
         self.outlets = Outlets(plan, task, self._report, self._name[-8:])
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
@@ -126,7 +131,7 @@ class _Attempt:
         started = time.perf_counter()
         waited = 0.0
         before = Manifest.from_json(task.manifest)
-        _cache.start_task(task.processor, {piece.file for piece in before.active()})
+        self._files.start({piece.file for piece in before.active()})
         spines, states = list(before.spines), [OperatorState()] * len(before.operators)
         self._take_parked()
         self._take_arrived(arrived)
@@ -139,7 +144,7 @@ class _Attempt:
                 waited += time.perf_counter() - yielded
         self.outlets.close()
         for file in task.warm:
-            _cache.open(Path(task.state), file, NOBODY)
+            self._files.warm(file)
         waiting = sorted(port for port, delta in self._deltas.items() if port not in mine and len(delta))
         parked = {port: self._park(port) for port in waiting}
         listed = tuple(spine if port in mine else Spine() for port, spine in enumerate(spines))
@@ -147,8 +152,8 @@ class _Attempt:
         report.look_at(manifest)
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
-        if self._files:
-            sync(Path(task.state))
+        if self._files.written:
+            sync(self._files.directory)
         write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
 
     def _work(
@@ -170,6 +175,8 @@ class _Attempt:
         if expired:
             found = present_groups(expired, self._plan.groups, self._cuts)
             state = replace(state, retired=found if state.retired is None else found | state.retired)
+        for port in operator.ports:
+            spines[port] = self._consolidate(port, spines[port], needed)
         self._produced = np.zeros(self._plan.groups, dtype=np.int64)
         arrived = self._arrived(operator)
         touched = arrived > 0
@@ -229,7 +236,7 @@ class _Attempt:
                 raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
             for port, file in parse_parked(read_document(path)).items():
                 if any(port in operator.ports for operator in self._round.operators):
-                    self._add_delta(port, self._open_run(port, file), file=file)
+                    self._add_delta(port, self._files.open_run(port, file), file=file)
 
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
@@ -276,11 +283,11 @@ class _Attempt:
                     present = GroupSet.of(
                         self._plan.groups, np.flatnonzero(group_counts(wait.hashes, self._plan.groups))
                     )
-                    file = self._write(wait)
+                    file = self._files.write(wait)
                     kept.append(Slice(file, 0, file.rows, Only(present, file.rows)))
                     self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
-            come = [self._read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
+            come = [self._files.read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
             if come:
                 self._add_delta(port, *come)
             held.append(tuple(kept))
@@ -293,7 +300,7 @@ class _Attempt:
         kernel = operator.operator
         if not kernel.waits and not any(len(self._deltas.get(port, ())) for port in operator.ports):
             return
-        old = [[self._open(port, piece) for piece in spines[port].slices()] for port in operator.ports]
+        old = [[self._files.open(port, piece) for piece in spines[port].slices()] for port in operator.ports]
         deltas = [
             self._deltas.get(port) or (segments[0].slice(0, 0) if segments else NOTHING)
             for port, segments in zip(operator.ports, old, strict=True)
@@ -330,7 +337,7 @@ class _Attempt:
         for since, some in by_since(held[1].generations, groups) if kernel.freezes else [(None, groups)]:
             generations = [
                 [
-                    [self._read(port, piece) for piece in slices]
+                    [self._files.read(port, piece) for piece in slices]
                     for port, slices in zip(operator.ports, ports, strict=True)
                 ]
                 for ports in all_generations(*held, some, self._cuts)
@@ -364,7 +371,7 @@ class _Attempt:
             threshold = self._task.purge[port]
             merged = merge_segments(rows[nth], threshold) if rows[nth] else None
             merged = None if merged is None else operator.operator.keep(nth, merged, settled)
-            file = None if merged is None else self._write(merged)
+            file = None if merged is None else self._files.write(merged)
             slices.append(None if file is None else Slice(file, 0, file.rows))
         produced = self._produced + state.statistics.dense(count).produced
         for generation in state.generations:
@@ -451,38 +458,29 @@ class _Attempt:
             alive = keep_alive(delta, threshold, needed)
             if alive is None:
                 return spine
-            file = self._write(alive)
+            file = self._files.write(alive)
         spine = spine.insert(file)
-        budget = max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(delta))) * max(1, len(spine.merges))
+        budget = self._merge_rows(port) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
             # What a spilled group still needs is not known here.
-            return self._write(merged if needed is not None else operator.operator.keep(nth, merged, settled))
+            return self._files.write(merged if needed is not None else operator.operator.keep(nth, merged, settled))
 
-        def open_slice(piece: Slice) -> Segment:
-            return self._open(port, piece)
+        return spine.compact(budget, self._files.scan(port), write, threshold, self._plan.max_spans[port], needed)
 
-        return spine.compact(budget, open_slice, write, threshold, self._plan.max_spans[port], needed)
+    def _consolidate(self, port: int, spine: Spine, needed: Spared | None) -> Spine:
+        """Write anew what has come from other processors in small parts."""
+        budget, threshold = self._merge_rows(port), self._task.purge[port]
+        files, span = self._files, self._plan.max_spans[port]
+        return spine.consolidate(budget, files.scan(port), files.write, threshold, span, needed)
+
+    def _merge_rows(self, port: int) -> int:
+        """How many rows a merge may move in this step."""
+        return max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(self._deltas.get(port, ()))))
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
-        return self._written.get(port) or self._write(self._deltas[port])
-
-    def _open(self, port: int, piece: Slice) -> Segment:
-        return self._open_run(port, piece.file).slice(piece.start, piece.stop).of_groups(piece.groups)
-
-    def _open_run(self, port: int, file: RunFile) -> Segment:
-        mapped = _cache.open(Path(self._task.state), file, self._task.processor)
-        return with_columns(mapped, self._plan.stored[port])
-
-    def _read(self, port: int, piece: Slice) -> Segment:
-        """The rows of a slice, copied, so that its file need not stay mapped."""
-        mapped = with_columns(map_run(Path(self._task.state), piece.file), self._plan.stored[port])
-        return mapped.slice(piece.start, piece.stop).of_groups(piece.groups or GroupSet.all(self._plan.groups)).solid()
-
-    def _write(self, segment: Segment) -> RunFile:
-        self._files += 1
-        return write_run(Path(self._task.state), f"{self._name}-{self._files}.arrow", segment)
+        return self._written.get(port) or self._files.write(self._deltas[port])
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:

@@ -150,11 +150,6 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
     return RunFile(name, len(segment), data.nbytes, crc, min_ts, max_ts)
 
 
-def read_run(directory: Path, file: RunFile) -> Segment:
-    """A run file, mapped and with an index, after checking that it is there, whole and undamaged."""
-    return map_run(directory, file).indexed()
-
-
 def map_run(directory: Path, file: RunFile) -> Segment:
     """A run file, mapped, after checking it, unless this process has checked it as it is now before."""
     path = directory / file.name
@@ -217,9 +212,15 @@ class RunCache:
         self._entries: dict[tuple[Path, RunFile], _Mapped] = {}
         self._cuts: dict[tuple[Path, int], FileCuts] = {}
 
-    def open(self, directory: Path, file: RunFile, processor: int = 0) -> Segment:
-        """The run, mapped; verified if this process sees it, as it is now, for the first time."""
-        return self._entry(directory, file, processor).segment
+    def open(self, directory: Path, file: RunFile, processor: int = 0, *, indexed: bool = True) -> Segment:
+        """The run, mapped; verified if this process sees it, as it is now, for the first time.
+
+        Who only reads its rows one after the other needs no index.
+        """
+        entry = self._entry(directory, file, processor)
+        if indexed and entry.segment.index is None:
+            entry.segment = entry.segment.indexed()
+        return entry.segment
 
     def cuts(self, directory: Path, groups: int) -> FileCuts:
         """Where the partition groups of runs begin; files that are not mapped are not kept mapped for it."""
@@ -229,7 +230,7 @@ class RunCache:
         state = _state_of(directory / file.name)
         entry = self._entries.get((directory, file))
         if entry is None or entry.state != state:
-            entry = self._entries[directory, file] = _Mapped(state, read_run(directory, file))
+            entry = self._entries[directory, file] = _Mapped(state, map_run(directory, file))
         entry.used, entry.processor = self._tick, processor
         return entry
 

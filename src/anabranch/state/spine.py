@@ -4,7 +4,7 @@ A `Slice` is a range of rows of a run file, or of those of them that belong to s
 or to another processor by changing these sets, and no row is copied. A `SortedRun` is a tuple of slices with ascending,
 disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN`
 sorted runs of about equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten
-O(log n) times. Runs that were moved here with few of their groups are merged with each other at once.
+O(log n) times. Runs that were moved here with few of their groups are written anew, as one, before they are used.
 
 A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
 target, and between batches the target's slices and the remaining parts of the sources are all active state. So no
@@ -181,14 +181,33 @@ class Spine:
     ) -> Spine:
         """Start the merges that are due and move about `budget` rows, smallest merges first."""
         spine = self._start_merges(max_span)
-        merges = sorted(spine.merges, key=lambda merge: sum(_rows(source) for source in merge.sources))
-        advanced = []
-        for merge in merges:
-            while budget > 0 and merge.sources:
-                merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold, spared)
-                budget -= moved
-            advanced.append(merge)
-        return _settle(spine.runs, tuple(advanced), spine.retired)
+        merges = _advance_all(spine.merges, budget, open_slice, write, threshold, spared)
+        return _settle(spine.runs, merges, spine.retired)
+
+    def consolidate(
+        self,
+        budget: int,
+        open_slice: OpenSlice,
+        write: WriteRun,
+        threshold: int | None = None,
+        max_span: int | None = None,
+        spared: Spared | None = None,
+    ) -> Spine:
+        """Write runs anew of which most groups have gone, as one, and move about `budget` rows for that.
+
+        Such runs come when groups move: a part of every run that another processor had, whatever their sizes, and of
+        every merge that it had under way. Looking rows up in all of them would cost more than writing them once.
+        """
+        cut_up = [merge for merge in self.merges if _is_sparse(merge.target)]
+        parts = [run for merge in cut_up for run in (merge.target, *merge.sources)]
+        sparse = [run for run in (*self.runs, *parts) if _is_sparse(run)]
+        if not sparse:
+            return self
+        begun = [Merge((), runs) for runs in _close_in_time(sparse, max_span)]
+        whole = tuple(run for run in (*self.runs, *parts) if not _is_sparse(run))
+        left = tuple(merge for merge in self.merges if merge not in cut_up)
+        merges = _advance_all(begun, budget, open_slice, write, threshold, spared)
+        return _settle(whole, (*left, *merges), self.retired)
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Spine:
         """The part of the spine that belongs to some groups."""
@@ -211,10 +230,9 @@ class Spine:
             alike.setdefault((_tier(_rows(run)), _allowed_span(run, max_span)), []).append(run)
         merges, left = list(self.merges), []
         for (_, allowed), runs in alike.items():
-            whole = [run for run in runs if not _is_sparse(run)]
-            due = [*_mergeable(whole, allowed), *_close_in_time([run for run in runs if _is_sparse(run)], allowed)]
+            due = list(_mergeable(runs, allowed))
             merges += [Merge((), batch) for batch in due]
-            left += [run for run in whole if not any(run in batch for batch in due)]
+            left += [run for run in runs if not any(run in batch for batch in due)]
         return Spine(tuple(left), tuple(merges), self.retired)
 
 
@@ -229,10 +247,7 @@ def _is_newer(file: RunFile, time: int | None) -> bool:
 
 
 def _is_sparse(run: SortedRun) -> bool:
-    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew.
-
-    Such runs come several at a time, when groups move: those that are alike are written anew as one.
-    """
+    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew."""
     return 2 * _rows(run) < sum(piece.stop - piece.start for piece in run)
 
 
@@ -282,11 +297,11 @@ def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[So
 
 
 def _close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
-    """All runs, oldest first, in batches of up to FAN_IN that are close enough in event time to be merged."""
+    """All runs, oldest first, in batches that are close enough in event time to be merged."""
     batch: list[SortedRun] = []
     for run in sorted(runs, key=lambda run: _span(run)[0]):
-        apart = batch and max_span is not None and _span(run)[1] - _span(batch[0])[0] > max_span
-        if apart or len(batch) == FAN_IN:
+        allowed = _allowed_span(run, max_span)
+        if batch and allowed is not None and _span(run)[1] - _span(batch[0])[0] > allowed:
             yield tuple(batch)
             batch = []
         batch.append(run)
@@ -305,6 +320,24 @@ def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...], retired: tup
     """Turn merges that have no sources left into plain runs."""
     finished = _present(merge.target for merge in merges if not merge.sources)
     return Spine(runs + finished, tuple(merge for merge in merges if merge.sources), retired)
+
+
+def _advance_all(
+    merges: Iterable[Merge],
+    budget: int,
+    open_slice: OpenSlice,
+    write: WriteRun,
+    threshold: int | None,
+    spared: Spared | None,
+) -> tuple[Merge, ...]:
+    """Move about `budget` rows, those of the smallest merges first."""
+    advanced = []
+    for merge in sorted(merges, key=lambda merge: sum(_rows(source) for source in merge.sources)):
+        while budget > 0 and merge.sources:
+            merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold, spared)
+            budget -= moved
+        advanced.append(merge)
+    return tuple(advanced)
 
 
 def _advance(
