@@ -90,6 +90,9 @@ class Adaptation:
 
         `since` is per operator: no result of rows that are still to come is older.
         """
+        for report in reports:
+            self._cuts.learn_texts(report.cuts)
+            report.cuts = {}  # need not be written again
         adapted = Adapted(found)
         adapted.relocated(*self.relocator.go_on(found))
         asked = self._clock()

@@ -14,7 +14,7 @@ from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-from anabranch.state.store import encode_document, write_file
+from anabranch.state.store import encode_document, sync, write_file, write_unnamed
 
 # Instead of a batch's id, for a step without a batch.
 NO_BATCH = -1
@@ -125,5 +125,7 @@ def name_reports(
     names = [name for name, report, _ in found.values() if report.processor not in adapted]
     for p, (report, manifest) in adapted.items():
         names.append(f"{number:010d}-{p:04d}-adapted.json")
-        write_file(directory / names[-1], encode_document(report_body(report, manifest)))
+        write_unnamed(directory / names[-1], encode_document(report_body(report, manifest)))
+    if adapted:
+        sync(directory)
     return tuple(sorted(names))

@@ -27,7 +27,7 @@ class RunFiles:
     ) -> None:
         """New files will have names that begin with `name`; there are so many partition groups."""
         self.directory = Path(directory)
-        self.written = 0
+        self.written: list[str] = []
         self._name = name
         self._processor = processor
         self._stored = stored
@@ -66,8 +66,9 @@ class RunFiles:
 
     def write(self, segment: Segment) -> RunFile:
         """Write sorted rows; the directory has to be synced before the file is named."""
-        self.written += 1
-        return write_run(self.directory, f"{self._name}-{self.written}.arrow", segment)
+        self.written.append(f"{self._name}-{len(self.written) + 1}.arrow")
+        self.cuts.learn(self.written[-1], segment.hashes)
+        return write_run(self.directory, self.written[-1], segment)
 
 
 def _part(run: Segment, piece: Slice) -> Segment:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 import zlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -33,6 +33,9 @@ UNUSED_TASKS = 64
 CHECKED_AT_ONCE = 1 << 20
 REMEMBERED_FILES = 100_000
 REMEMBERED_CUTS = 4_000_000
+# How cuts travel, and up to how many groups they do: a few kilobytes per file.
+TOLD = np.dtype("<u4")
+TOLD_GROUPS = 1_024
 
 # Files that this process has verified, as they were then, so that those it maps only now and then are read once.
 _verified: dict[tuple[Path, int], tuple[int, int, int]] = {}
@@ -255,21 +258,43 @@ class RunCache:
 
 
 class FileCuts:
-    """Where the partition groups of run files begin; each file is verified, once, like one that is used."""
+    """Where the partition groups of run files begin: told by whoever wrote a file, or else found in it.
+
+    A file that is looked into is verified, once, like one that is used.
+    """
 
     def __init__(self, directory: Path, groups: int) -> None:
         """Of the files of a directory, for a number of groups."""
         self._directory = directory
         self._groups = groups
-        self._known: dict[RunFile, NDArray[np.int64]] = {}
+        self._known: dict[str, NDArray[np.int64]] = {}
 
     def __call__(self, file: RunFile) -> NDArray[np.int64]:
         """Where the groups of a file begin, and at last its number of rows."""
-        if file not in self._known:
-            while len(self._known) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
-                del self._known[next(iter(self._known))]
-            self._known[file] = group_cuts(map_run(self._directory, file).hashes, self._groups)
-        return self._known[file]
+        known = self._known.get(file.name)
+        return self.learn(file.name, map_run(self._directory, file).hashes) if known is None else known
+
+    def learn(self, name: str, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Remember where groups begin in a file with these hashes."""
+        cuts = group_cuts(hashes, self._groups)
+        self._remember(name, cuts)
+        return cuts
+
+    def learn_texts(self, texts: Mapping[str, str]) -> None:
+        """Remember what somebody else has learnt, by the name of the file."""
+        for name, text in texts.items():
+            self._remember(name, np.frombuffer(bytes.fromhex(text), dtype=TOLD).astype(np.int64))
+
+    def texts(self, names: Iterable[str]) -> dict[str, str]:
+        """What is known of some files, to tell somebody else; nothing if there are too many groups for that."""
+        if self._groups > TOLD_GROUPS:
+            return {}
+        return {name: self._known[name].astype(TOLD).tobytes().hex() for name in names if name in self._known}
+
+    def _remember(self, name: str, cuts: NDArray[np.int64]) -> None:
+        while len(self._known) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
+            del self._known[next(iter(self._known))]
+        self._known[name] = cuts
 
 
 @dataclass(slots=True)
