@@ -16,6 +16,8 @@ from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillG
 from anabranch.manager.snapshot import Snapshot
 from anabranch.runtime.cleaning import ROTATION
 from anabranch.state import failpoints
+from anabranch.state import run as run_module
+from anabranch.state.run import RunFile, Segment, map_run
 from tests.oracle import referee
 from tests.oracle.steps import Kind, Steps
 
@@ -92,6 +94,25 @@ def test_groups_move_between_two_batches_and_nothing_is_copied(spark: SparkSessi
         assert steps.runner.placements[0] == placement, "what has moved stays where it is"
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
         assert set(steps.runner.placements[0]) == {0, 1}, "unless the program wants something else"
+
+
+def test_the_driver_looks_into_no_file_to_move_groups_unless_it_has_just_started(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fed = [rows(100, n) for n in range(3)]
+    looked: list[str] = []
+
+    def look(directory: Path, file: RunFile) -> Segment:
+        looked.append(file.name)
+        return map_run(directory, file)
+
+    monkeypatch.setattr(run_module, "map_run", look)
+    for count in (2, 3):
+        with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
+            for batch in fed[:2] if count == 2 else fed[2:]:
+                steps.feed({"A": batch, "B": batch})
+            steps.runner.by_hand.relocate([count, 12], count - 2, None, None)
+        assert bool(looked) == (count == 3), "files of an earlier run are not known"
 
 
 def test_a_run_is_rescaled_while_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import weakref
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import CorruptStateError
 from anabranch.state import run as run_module
-from anabranch.state.run import RunCache, RunFile, Segment, map_run, write_run
+from anabranch.state.run import FileCuts, RunCache, RunFile, Segment, map_run, write_run
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 
@@ -231,3 +232,25 @@ def test_a_mapped_run_outlives_its_file_and_its_cache(small: tuple[Path, RunFile
     cache.close()
     (directory / file.name).unlink()
     assert mapped.rows.column("text").to_pylist() == ["a", None]
+
+
+@examples(50)
+@given(hashes=st.lists(st.integers(0, 2**64 - 1), max_size=40), groups=st.sampled_from([1, 4, 256]))
+def test_who_is_told_where_groups_begin_knows_what_is_found_in_the_file(hashes: list[int], groups: int) -> None:
+    with TemporaryDirectory() as name:
+        directory = Path(name)
+        written = segment(hashes)
+        file = write_run(directory, "run.arrow", written)
+        writer, found, told = (FileCuts(directory, groups) for _ in range(3))
+        writer.learn(file.name, written.hashes)
+        told.learn_texts(writer.texts([file.name, "unknown.arrow"]))
+        assert found(file).tolist() == writer(file).tolist()
+        (directory / file.name).unlink()
+        assert told(file).tolist() == found(file).tolist()
+
+
+def test_with_very_many_groups_nothing_is_told_and_everything_is_found(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cuts = FileCuts(directory, 65_536)
+    assert len(cuts(file)) == 65_537
+    assert cuts.texts([file.name]) == {}

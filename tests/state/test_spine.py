@@ -341,7 +341,7 @@ def test_runs_of_which_few_groups_have_moved_here_become_one_as_far_as_time_allo
     spread = 2**64 // 16
     for start, copies in ((0, 1), (2, 4), (50, 1), (52, 20)):
         ledger.insert([(n * spread, start) for n in range(16)] * copies)
-    moved = ledger.spine.of_groups(GroupSet.of(16, [3, 8, 9]), ledger.runs.cuts(16))
+    moved = ledger.spine.of_groups(GroupSet.of(16, [0, 8, 15]), ledger.runs.cuts(16))
     assert len(moved.runs) == 4, "of whatever sizes"
     merged = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=max_span)
     assert len(merged.runs) == runs
@@ -383,9 +383,9 @@ def test_what_is_left_of_consolidating_goes_on_as_a_merge() -> None:
     spread = 2**64 // 64
     for start in range(3):
         ledger.insert([(group * spread + start, 0) for group in range(64)])
-    ledger.spine = ledger.spine.of_groups(GroupSet.of(64, range(0, 64, 4)), ledger.runs.cuts(64))
+    ledger.spine = ledger.spine.of_groups(GroupSet.of(64, range(0, 64, 6)), ledger.runs.cuts(64))
     listed = Counter(ledger.runs.column(ledger.spine, "id"))
-    ledger.consolidate(20)
+    ledger.consolidate(12)
     (merge,) = ledger.spine.merges
     assert merge.target
     assert merge.sources

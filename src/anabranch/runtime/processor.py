@@ -150,9 +150,7 @@ class _Attempt:
         listed = tuple(spine if port in mine else Spine() for port, spine in enumerate(spines))
         manifest = Manifest(listed, tuple(states))
         report.look_at(manifest)
-        report.cuts = self._cuts.texts(
-            {piece.file.name for piece in manifest.active()}.intersection(self._files.written)
-        )
+        report.cuts = self._cuts.texts(self._files.written)
         report.busy_ms = (time.perf_counter() - started - waited) * 1000
         failpoint("processor.report")
         if self._files.written:

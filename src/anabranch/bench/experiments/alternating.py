@@ -24,7 +24,7 @@ from anabranch.sources.synthetic import Synthetic
 ROWS_PER_BATCH = 44_000
 PHASE = 10  # batches
 BATCHES = 25
-REPEATS = 3
+REPEATS = 4
 STREAM = Synthetic(
     tuple_range=ROWS_PER_BATCH * 5, ratios=(1, 1), shift_every=PHASE // 5, contiguous=True, shares=(10, 1)
 )
