@@ -35,8 +35,6 @@ FAN_IN = 8
 SMALLEST_TIER = 4_096
 MAX_FILE_ROWS = 1_000_000
 CUTS = 256
-# A run that lists less than one in so many of the rows that it spans is written anew.
-SPARSE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +247,8 @@ def _is_newer(file: RunFile, time: int | None) -> bool:
 
 
 def _is_sparse(run: SortedRun) -> bool:
-    """Whether a run lists so little of what it spans, since groups have gone, that it is worth writing anew."""
-    return SPARSE * _rows(run) < sum(piece.stop - piece.start for piece in run)
+    """Whether a run lists less than half of what it spans, since groups have gone: it is worth writing anew."""
+    return 2 * _rows(run) < sum(piece.stop - piece.start for piece in run)
 
 
 def _rows(run: SortedRun) -> int:
