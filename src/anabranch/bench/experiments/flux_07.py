@@ -26,7 +26,6 @@ from anabranch.bench.experiments.trace import Trace
 SLOW = (3, 2, 1)
 STATIC = (*SLOW, 0)
 BATCHES = TURN * len(STATIC)
-TUPLES = 96_000  # per batch
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 STAYS = 0.8
@@ -55,7 +54,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 FLUX_07 = Experiment(
     "flux-07",
     "external load on 0 to 3 of four machines: with load balancing throughput falls linearly, without it at once",
-    workload(BATCHES, TUPLES),
+    workload(BATCHES),
     (
         *(variant(f"balanced, {slow} loaded", balancing(), loaded(0, *range(slow))) for slow in SLOW),
         variant("static", (), *(loaded(TURN * n, *range(slow)) for n, slow in enumerate(STATIC))),

@@ -22,15 +22,16 @@ MACHINES = 4
 GROUPS = 64
 MACHINE = 0.3  # of a core
 LEFT = 0.4  # of a machine with external load
+TUPLES = 128_000  # per batch
 
 
 # Batches after which state has been merged once, which takes longer: what is compared are whole turns of that.
 TURN = 7
 
 
-def workload(batches: int, tuples: int = 128_000) -> GroupWorkload:
-    """The windowed group-by, for so many batches of so many tuples."""
-    return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=4)
+def workload(batches: int) -> GroupWorkload:
+    """The windowed group-by, for so many batches."""
+    return GroupWorkload(rows=TUPLES * batches, batch_count=batches, keys=16_384, history=4)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
