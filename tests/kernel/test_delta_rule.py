@@ -126,6 +126,10 @@ def run(join: Join, setting: Setting) -> tuple[Answer, int]:
             state = manifest.operators[0]
             needed = spared(state, windows)
             spines = [spine.purge(t, needed, cuts) for spine, t in zip(manifest.spines, thresholds, strict=True)]
+            spines = [
+                spine.consolidate(setting.budget, runs.open, runs.write, t, setting.max_span, needed)
+                for spine, t in zip(spines, thresholds, strict=True)
+            ]
             old = [[runs.open(piece) for piece in spine.slices()] for spine in spines]
             answer += collect(join, shape, join_deltas(shape, old, deltas))
             for i, delta in enumerate(deltas):

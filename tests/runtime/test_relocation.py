@@ -107,12 +107,17 @@ def test_the_driver_looks_into_no_file_to_move_groups_unless_it_has_just_started
         return map_run(directory, file)
 
     monkeypatch.setattr(run_module, "map_run", look)
-    for count in (2, 3):
-        with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
-            for batch in fed[:2] if count == 2 else fed[2:]:
-                steps.feed({"A": batch, "B": batch})
-            steps.runner.by_hand.relocate([count, 12], count - 2, None, None)
-        assert bool(looked) == (count == 3), "files of an earlier run are not known"
+    with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
+        for batch in fed[:2]:
+            steps.feed({"A": batch, "B": batch})
+        steps.runner.by_hand.relocate([2, 5], 1, None, None)
+        assert not looked
+        found = steps.answers
+    with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2, answers=found) as steps:
+        steps.runner.by_hand.relocate([12], 0, None, None)
+        assert looked, "files of an earlier run are not known"
+        steps.feed({"A": fed[2], "B": fed[2]})
+        referee.assert_same_rows(steps.answer, expected(fed))
 
 
 def test_a_run_is_rescaled_while_it_goes_on(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,6 +36,18 @@ def test_it_finds_the_rows_that_binary_search_finds(hashes: list[int], others: l
     assert index.ends(row).tolist() == np.searchsorted(rows, wanted[present], side="right").tolist()
 
 
+@pytest.mark.parametrize("wanted", [[], [1, 2], [98, 99], [1, 99]])
+def test_nothing_is_found_of_what_lies_outside(wanted: list[int]) -> None:
+    which, row = HashIndex.of(ascending([10, 10, 40, 90])).locate(np.array(wanted, dtype=np.uint64))
+    assert which.tolist() == row.tolist() == []
+
+
+def test_what_is_wanted_twice_is_found_twice() -> None:
+    which, row = HashIndex.of(ascending([10, 10, 40, 90])).locate(ascending([10, 10, 20, 40, 40, 90]))
+    assert which.tolist() == [0, 1, 3, 4, 5]
+    assert row.tolist() == [0, 0, 2, 2, 3]
+
+
 @pytest.mark.parametrize("rows", [1, 2, 1_000, 65_536])
 def test_it_is_small(rows: int) -> None:
     """Four to eight bytes per row, however the hashes lie."""

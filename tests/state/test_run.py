@@ -249,6 +249,30 @@ def test_who_is_told_where_groups_begin_knows_what_is_found_in_the_file(hashes: 
         assert told(file).tolist() == found(file).tolist()
 
 
+def test_cuts_of_files_that_are_not_listed_any_more_are_forgotten(tmp_path: Path) -> None:
+    files = [write_run(tmp_path, f"{n}.arrow", segment([n])) for n in range(3)]
+    cuts = FileCuts(tmp_path, 4)
+    for file in files:
+        cuts(file)
+    cuts.forget_others(["1.arrow", "2.arrow"])
+    assert cuts.texts(file.name for file in files).keys() == {"1.arrow", "2.arrow"}
+
+
+def test_cuts_of_another_file_under_a_name_are_not_used(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cuts = FileCuts(directory, 4)
+    cuts.learn(file.name, segment([1, 2, 3]).hashes)
+    assert cuts(file).tolist()[-1] == file.rows
+
+
+def test_a_run_gets_its_index_when_somebody_looks_rows_up_in_it(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cache = RunCache()
+    assert cache.open(directory, file, indexed=False).index is None
+    assert cache.open(directory, file).index is not None
+    assert cache.open(directory, file, indexed=False) is cache.open(directory, file)
+
+
 def test_with_very_many_groups_nothing_is_told_and_everything_is_found(small: tuple[Path, RunFile]) -> None:
     directory, file = small
     cuts = FileCuts(directory, 65_536)

@@ -296,11 +296,12 @@ def test_runs_close_in_time_are_merged_in_whatever_order_they_came() -> None:
     groups=st.sampled_from([1, 2, 8, 64]),
     processors=st.integers(1, 4),
     scattered=st.none() | st.integers(0, 2**32),
+    max_span=st.none() | st.integers(0, 40),
 )
 def test_the_groups_of_all_processors_partition_a_spine(
-    history: list[Step], groups: int, processors: int, scattered: int | None
+    history: list[Step], groups: int, processors: int, scattered: int | None, max_span: int | None
 ) -> None:
-    ledger = Ledger(timed=True)
+    ledger = Ledger(timed=True, max_span=max_span)
     spread = 2**64 // 21
     with small_constants(max_file_rows=5):
         for step in history:
@@ -347,6 +348,17 @@ def test_runs_of_which_few_groups_have_moved_here_become_one_as_far_as_time_allo
     assert len(merged.runs) == runs
     assert not merged.merges
     assert Counter(ledger.runs.column(merged, "id")) == Counter(ledger.runs.column(moved, "id"))
+
+
+def test_narrow_runs_are_not_written_into_one_with_a_wide_one_that_would_outlive_them() -> None:
+    ledger = Ledger(timed=True, max_span=10)
+    spread = 2**64 // 16
+    for times in ((0, 1), (2, 1_000), (5, 6), (7, 8)):
+        ledger.insert([(n * spread, ts) for n in range(16) for ts in times])
+    moved = ledger.spine.of_groups(GroupSet.of(16, [0, 8, 15]), ledger.runs.cuts(16))
+    merged = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=10)
+    spans = sorted(spine_module._span(run) for run in merged.runs)
+    assert spans == [(0, 1), (2, 1_000), (5, 8)]
 
 
 def test_a_merge_of_runs_with_few_groups_left_writes_no_more_files_than_its_budget_asks_for() -> None:

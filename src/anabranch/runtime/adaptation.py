@@ -88,11 +88,13 @@ class Adaptation:
     def adapt(self, step: int, found: Distribution, since: Sequence[int | None], reports: Sequence[Report]) -> Adapted:
         """What becomes of a distribution after a step: relocations under way go on, and policies decide.
 
-        `since` is per operator: no result of rows that are still to come is older.
+        `since` is per operator: no result of rows that are still to come is older. What reports tell of new files is
+        taken from them: it need not be written again.
         """
         for report in reports:
             self._cuts.learn_texts(report.cuts)
-            report.cuts = {}  # need not be written again
+            report.cuts = {}
+        self._cuts.forget_others({name for manifest in found.manifests for name in manifest.files()})
         adapted = Adapted(found)
         adapted.relocated(*self.relocator.go_on(found))
         asked = self._clock()

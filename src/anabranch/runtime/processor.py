@@ -470,7 +470,8 @@ class _Attempt:
         return spine.compact(budget, self._files.scan(port), write, threshold, self._plan.max_spans[port], needed)
 
     def _consolidate(self, port: int, spine: Spine, needed: Spared | None) -> Spine:
-        """Write anew what has come from other processors in small parts."""
+        """Write anew what has come in small parts, or is left of runs; nothing of this step is answered yet, so what an
+        operator does not need any more after its answers (`keep`) is still there."""
         budget, threshold = self._merge_rows(port), self._task.purge[port]
         files, span = self._files, self._plan.max_spans[port]
         return spine.consolidate(budget, files.scan(port), files.write, threshold, span, needed)

@@ -67,7 +67,7 @@ class HashIndex:
         value, stop = hashes.take(row), row + 1
         same = np.arange(len(row))
         for _ in range(COMPARED_ROWS):
-            # Beyond the end the last row is seen again, so what reaches it is sorted out first.
+            # Beyond the end the last row is seen again, which does not count.
             here = stop.take(same)
             same = same[(hashes.take(here, mode="clip") == value.take(same)) & (here < len(hashes))]
             if len(same) == 0:

@@ -272,7 +272,9 @@ class FileCuts:
     def __call__(self, file: RunFile) -> NDArray[np.int64]:
         """Where the groups of a file begin, and at last its number of rows."""
         known = self._known.get(file.name)
-        return self.learn(file.name, map_run(self._directory, file).hashes) if known is None else known
+        if known is None or known[-1] != file.rows:
+            return self.learn(file.name, map_run(self._directory, file).hashes)
+        return known
 
     def learn(self, name: str, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Remember where groups begin in a file with these hashes."""
@@ -291,7 +293,12 @@ class FileCuts:
             return {}
         return {name: self._known[name].astype(TOLD).tobytes().hex() for name in names if name in self._known}
 
+    def forget_others(self, names: Collection[str]) -> None:
+        """Remember only files with these names."""
+        self._known = {name: cuts for name, cuts in self._known.items() if name in names}
+
     def _remember(self, name: str, cuts: NDArray[np.int64]) -> None:
+        self._known.pop(name, None)
         while len(self._known) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
             del self._known[next(iter(self._known))]
         self._known[name] = cuts

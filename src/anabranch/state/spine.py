@@ -4,7 +4,8 @@ A `Slice` is a range of rows of a run file, or of those of them that belong to s
 or to another processor by changing these sets, and no row is copied. A `SortedRun` is a tuple of slices with ascending,
 disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN`
 sorted runs of about equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten
-O(log n) times. Runs that were moved here with few of their groups are written anew, as one, before they are used.
+O(log n) times. Runs of which most groups have gone, or few have come, are written anew, as one, before they are used
+(`consolidate`).
 
 A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
 target, and between batches the target's slices and the remaining parts of the sources are all active state. So no
@@ -193,13 +194,14 @@ class Spine:
         max_span: int | None = None,
         spared: Spared | None = None,
     ) -> Spine:
-        """Write runs anew of which most groups have gone, as one, and move about `budget` rows for that.
+        """Write runs anew that list less than half of what they span, as one, and move about `budget` rows for that.
 
-        Such runs come when groups move: a part of every run that another processor had, whatever their sizes, and of
-        every merge that it had under way. Looking rows up in all of them would cost more than writing them once.
+        When groups move there is one for every run that another processor had, whatever their sizes, and for every part
+        of the merges that it had under way. Looking rows up in all of them would cost more than writing them once. The
+        same is done with what is left where groups have gone.
         """
-        cut_up = [merge for merge in self.merges if _is_sparse(merge.target)]
-        parts = [run for merge in cut_up for run in (merge.target, *merge.sources)]
+        cut_up = [merge for merge in self.merges if _is_cut_up(merge)]
+        parts = [run for merge in cut_up for run in (merge.target, *merge.sources) if run]
         sparse = [run for run in (*self.runs, *parts) if _is_sparse(run)]
         if not sparse:
             return self
@@ -251,6 +253,11 @@ def _is_sparse(run: SortedRun) -> bool:
     return 2 * _rows(run) < sum(piece.stop - piece.start for piece in run)
 
 
+def _is_cut_up(merge: Merge) -> bool:
+    """Whether groups have gone from a merge, so that it is better begun anew; what it has written is not redone."""
+    return _is_sparse(merge.target) or (not merge.target and any(map(_is_sparse, merge.sources)))
+
+
 def _rows(run: SortedRun) -> int:
     return sum(piece.rows for piece in run)
 
@@ -297,11 +304,12 @@ def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[So
 
 
 def _close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
-    """All runs, oldest first, in batches that are close enough in event time to be merged."""
+    """All runs, oldest first, in batches that are close enough in event time to be merged, by what each allows."""
     batch: list[SortedRun] = []
     for run in sorted(runs, key=lambda run: _span(run)[0]):
-        allowed = _allowed_span(run, max_span)
-        if batch and allowed is not None and _span(run)[1] - _span(batch[0])[0] > allowed:
+        together = _span(tuple(piece for member in (*batch, run) for piece in member))
+        allowed = (_allowed_span(member, max_span) for member in (*batch, run))
+        if batch and any(most is not None and together[1] - together[0] > most for most in allowed):
             yield tuple(batch)
             batch = []
         batch.append(run)
