@@ -52,15 +52,7 @@ from anabranch.state.spill import (
     spared,
     spilled_bytes,
 )
-from anabranch.state.spine import (
-    Only,
-    Slice,
-    Spared,
-    Spine,
-    keep_alive,
-    merge_segments,
-    slices_of_groups,
-)
+from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
