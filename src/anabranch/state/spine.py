@@ -254,7 +254,7 @@ def _is_sparse(run: SortedRun) -> bool:
 
 
 def _is_cut_up(merge: Merge) -> bool:
-    """Whether groups have gone from a merge, so that it is better begun anew: from what it has written too, or it has written nothing."""
+    """Whether groups have gone from a merge, so that it is better begun anew."""
     return _is_sparse(merge.target) or (not merge.target and any(map(_is_sparse, merge.sources)))
 
 
