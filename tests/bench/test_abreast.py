@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
+from itertools import islice, pairwise, permutations
 
 import pytest
 
-from anabranch.bench.experiments.abreast import Turnstile
+from anabranch.bench.experiments.abreast import Turnstile, turns
 
 
 def run_all(*participants: Callable[[], None]) -> None:
@@ -19,8 +21,17 @@ def run_all(*participants: Callable[[], None]) -> None:
         assert not thread.is_alive(), "somebody still waits"
 
 
+@pytest.mark.parametrize("count", [2, 3, 4, 5])
+def test_everybody_follows_everybody_else_equally_often_and_nobody_itself(count: int) -> None:
+    order = list(islice(turns(count), 60 * count))
+    assert all(sorted(order[n : n + count]) == list(range(count)) for n in range(0, len(order), count))
+    followed = Counter(pairwise(order))
+    assert set(followed) == set(permutations(range(count), 2))
+    assert max(followed.values()) - min(followed.values()) <= 2
+
+
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_one_works_at_a_time_in_an_order_that_goes_there_and_back(count: int) -> None:
+def test_one_works_at_a_time_as_often_as_the_others(count: int) -> None:
     turnstile, worked, working = Turnstile(count), [], threading.Lock()
 
     def participant(who: int) -> Callable[[], None]:
@@ -35,8 +46,7 @@ def test_one_works_at_a_time_in_an_order_that_goes_there_and_back(count: int) ->
         return work
 
     run_all(*map(participant, range(count)))
-    there = list(range(count))
-    assert worked == [*there, *reversed(there)] * 2
+    assert worked == list(islice(turns(count), 4 * count))
     assert [len(seconds) for seconds in turnstile.seconds] == [4] * count
 
 

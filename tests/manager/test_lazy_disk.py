@@ -24,14 +24,19 @@ COUNT = 1_024
 
 
 def operator(
-    groups: dict[int, int], produced: dict[int, int] | None = None, spilled: Sequence[int] = (), number: int = 0
+    groups: dict[int, int],
+    produced: dict[int, int] | None = None,
+    spilled: Sequence[int] = (),
+    number: int = 0,
+    recent: dict[int, int] | None = None,
 ) -> OperatorSeen:
-    """An operator that is a family of its own, with groups of these sizes."""
+    """An operator that is a family of its own, with groups of these sizes; all they produced is recent, unless told."""
     numbers = np.array(sorted(groups), dtype=np.int64)
     made = np.array([(produced or {}).get(group, 1) for group in numbers.tolist()], dtype=np.int64)
+    of_late = made if recent is None else np.array([recent.get(group, 0) for group in numbers.tolist()])
     sizes = np.array([groups[group] for group in numbers.tolist()], dtype=np.int64)
     none = np.zeros(len(numbers), dtype=np.int64)
-    known = Statistics(numbers, sizes, made, made.astype(np.float64), np.full(len(numbers), NOW), none)
+    known = Statistics(numbers, sizes, made, of_late.astype(np.float64), np.full(len(numbers), NOW), none)
     return OperatorSeen(number, known, family=number, spilled=GroupSet.of(COUNT, spilled) if spilled else None)
 
 
@@ -79,6 +84,13 @@ def test_nothing_moves_while_memory_is_even_enough() -> None:
 def test_productive_groups_move_first() -> None:
     groups = operator({0: 20, 1: 20, 2: 20, 3: 20}, produced={0: 1, 1: 100, 2: 10, 3: 1})
     assert moved(list(LazyDisk().decide(snapshot(processor(0, groups), processor(1))))) == [(0, 1, 0, 1), (0, 2, 0, 1)]
+
+
+@pytest.mark.parametrize("counts", ["cumulative", "recent"])
+def test_groups_move_first_that_are_productive_now_whatever_spilling_goes_by(counts: str) -> None:
+    groups = operator({0: 20, 1: 20, 2: 20}, produced={0: 1_000, 1: 100, 2: 10}, recent={0: 1, 1: 50, 2: 5})
+    policy = LazyDisk(spill=Spill(productivity=counts))
+    assert moved(list(policy.decide(snapshot(processor(0, groups), processor(1))))) == [(0, 1, 0, 1)]
 
 
 def test_a_group_that_does_not_fit_is_passed_over_for_a_smaller_one() -> None:

@@ -5,8 +5,8 @@ every variant is a run of its own, in one Spark, and while one works the others 
 their batches are given to. A turn lasts from there to the same place in the next batch: the work of all processors, the
 commit, what policies decide, Spark's planning. Nobody else works in that time. The last turn ends when the run has.
 
-Turns go there and back, so that nobody always comes after the same other one. Whoever is slowed down is so in its own
-turns.
+Everybody has a turn for each batch, and comes after each of the others equally often, but never after itself: whoever
+has two turns in a row is faster in the second. Whoever is slowed down is so in its own turns.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from itertools import cycle
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,23 @@ from anabranch.bench.experiments.variant import Variant
 from anabranch.bench.experiments.workload import Workload
 from anabranch.bench.slowdown import Slowdown
 
-POLL_SECONDS = 0.02
+POLL_SECONDS = 0.1
+
+
+def turns(count: int) -> Iterator[int]:
+    """Whose turn it is: in rounds, each of which has everybody; who comes next is who has followed the last one least
+    often."""
+    followed: Counter[tuple[int, int]] = Counter()
+    last = -1
+    while True:
+        left = list(range(count))
+        while left:
+            others = [one for one in left if one != last] or left
+            chosen = min(others, key=lambda one: followed[last, one])
+            followed[last, chosen] += 1
+            left.remove(chosen)
+            last = chosen
+            yield chosen
 
 
 class Turnstile:
@@ -39,7 +55,7 @@ class Turnstile:
         self._changed = threading.Condition()
         self._expected = set(range(count))
         self._come: set[int] = set()
-        self._order = cycle([*range(count), *reversed(range(count))])
+        self._order = turns(count)
         self._turn: int | None = None
         self._since = 0.0
         self._closed = False

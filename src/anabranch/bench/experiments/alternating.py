@@ -4,14 +4,16 @@ Partition groups of processor 0 get ten times as many tuples as those of process
 way round for a phase, and so on: whatever was moved has to move back soon. Memory is enough without any relocation, so
 relocation can only cost something here, and the figures ask how much.
 
-The paper's phases are of 10 minutes, its time-spans of 15 to 45 seconds, and it has a relocation every other minute.
-Here a phase has 10 batches of about half a second, and all variants run abreast: spans are of 3 and 9 seconds, which is
-one and three seconds of each. There is a relocation in every third batch, so what they cost is seen far better.
+The paper's phases are of 10 minutes and its time-spans of 15 to 45 seconds, with a relocation every other minute. Here
+a phase has 36 batches of about half a second, and spans are a tenth of the paper's: relocations are far more frequent,
+and what they cost is seen better. Where variants run abreast, the clock that policies see goes on in the turns of the
+others, so they are given spans that are as many times as long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from anabranch.bench.experiments.experiment import Claim
 from anabranch.bench.experiments.timing import all_seconds, by_variant
@@ -21,24 +23,25 @@ from anabranch.bench.experiments.workload import JoinWorkload
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.sources.synthetic import Synthetic
 
-ROWS_PER_BATCH = 44_000
-PHASE = 10  # batches
-BATCHES = 25
-REPEATS = 4
+ROWS_PER_BATCH = 33_000
+PHASE = 36  # batches
+BATCHES = 90
 STREAM = Synthetic(
-    tuple_range=ROWS_PER_BATCH * 5, ratios=(1, 1), shift_every=PHASE // 5, contiguous=True, shares=(10, 1)
+    tuple_range=ROWS_PER_BATCH * PHASE // 2, ratios=(1, 1), shift_every=2, contiguous=True, shares=(10, 1)
 )
 WORKLOAD = JoinWorkload(
     rows=ROWS_PER_BATCH * BATCHES, batch_count=BATCHES, stream=STREAM, first=ROWS_PER_BATCH * PHASE // 2
 )
-SHORTEST = "3 seconds"
+SHORTEST, LONGEST = 1.5, 4.5  # seconds
 AT_MOST = 0.03
 
 NONE = Variant("none", processors=2)
 
 
-def adapting(name: str, difference: float, span: str) -> Variant:
-    """A variant that relocates below this difference, at most once in a time-span."""
+def adapting(name: str, difference: float, seconds: float, abreast: int = 1) -> Variant:
+    """A variant that relocates below this difference, at most once in so many seconds of its own; so many variants run
+    abreast."""
+    span = timedelta(seconds=seconds * abreast)
     return Variant(name, policies=(LazyDisk(difference=difference, span=span),), processors=2)
 
 

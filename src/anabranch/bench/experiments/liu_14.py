@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from anabranch.bench.experiments.alternating import NONE, REPEATS, SHORTEST, WORKLOAD, adapting, costs_little, moves
+from anabranch.bench.experiments.alternating import NONE, SHORTEST, WORKLOAD, adapting, costs_little, moves
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
@@ -31,10 +31,8 @@ LIU_14 = Experiment(
     "liu-14",
     "an alternating load: throughput does not depend on the difference at which relocation starts, 50% to 90%",
     WORKLOAD,
-    (NONE, *(adapting(f"{percent}%", percent / 100, SHORTEST) for percent in DIFFERENCES)),
+    (NONE, *(adapting(f"{k}%", k / 100, SHORTEST, abreast=1 + len(DIFFERENCES)) for k in DIFFERENCES)),
     check,
     draws=("results", "batch_seconds", "relocations"),
-    repeats=REPEATS,
-    warm_up=True,
     abreast=True,
 )

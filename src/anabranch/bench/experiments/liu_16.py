@@ -41,5 +41,4 @@ LIU_16 = Experiment(
     (NONE, adapting("90%", 0.9, SHORTEST)),
     check,
     draws=("processor_bytes", "results"),
-    abreast=True,
 )

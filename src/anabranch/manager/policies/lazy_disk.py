@@ -6,9 +6,11 @@ takes the receiver to have room. Here budgets may differ, so the receiver is the
 gets no more than what fits below its own spill threshold; without budgets memory is only evened out.
 
 The most productive groups (smallest Ps/Po) go first, and spill takes the least productive: so that the productive ones
-stay in memory somewhere. A group that does not fit into what is left of the amount is passed over. So a move never
-overshoots: afterwards the sender still has at least as much as the receiver, and the move cannot be undone by the next.
-Groups of which some state is on disk stay where they are: clean-up finds all their generations in one place.
+stay in memory somewhere. For a move the results of late count, whatever `spill` goes by: a group that is productive now
+goes on growing at its new place, and memory stays even for longer than if groups moved that once were productive. A
+group that does not fit into what is left of the amount is passed over. So a move never overshoots: afterwards the
+sender still has at least as much as the receiver, and the move cannot be undone by the next. Groups of which some state
+is on disk stay where they are: clean-up finds all their generations in one place.
 
 One adaptation at a time (paper 1, figure 18): a processor that sends or receives does not spill in the same decision,
 nor does one with a move under way, which does not send or receive either. A sender that is still over its threshold
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups, SpillGroups
 from anabranch.manager.policies.arguments import is_number, seconds_of
-from anabranch.manager.policies.spill import RECENT, Spill, fitting, size_over_output
+from anabranch.manager.policies.spill import Spill, fitting, size_over_output
 from anabranch.manager.snapshot import Partitions, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_bytes
 
@@ -109,9 +111,8 @@ class LazyDisk:
 
     def _choose(self, known: Partitions, amount: float) -> NDArray[np.int64]:
         """The positions of the most productive groups that make up the amount."""
-        produced = known.recent if self.spill.productivity == RECENT else known.produced
         movable = np.flatnonzero(~known.spilled & (known.bytes > 0))
-        order = movable[np.argsort(size_over_output(known.bytes, produced)[movable], kind="stable")]
+        order = movable[np.argsort(size_over_output(known.bytes, known.recent)[movable], kind="stable")]
         return order[fitting(known.bytes[order], amount)]
 
 
