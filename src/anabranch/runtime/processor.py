@@ -59,7 +59,10 @@ from anabranch.state.store import encode_document, full_disk, read_document, syn
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
 # at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
 MERGE_FACTOR = 1.5
-MIN_MERGE_ROWS = 32_768
+# Rows are looked up in all parts of a merge under way, so it had better be done soon: some milliseconds of a step are
+# for that, however few rows arrive.
+MERGE_BYTES = 4 << 20
+FEWEST_MERGED, MOST_MERGED = 32_768, 131_072
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
@@ -453,7 +456,7 @@ class _Attempt:
                 return spine
             file = self._files.write(alive)
         spine = spine.insert(file)
-        budget = self._merge_rows(port) * max(1, len(spine.merges))
+        budget = self._merge_rows(port, spine) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
             # What a spilled group still needs is not known here.
@@ -464,13 +467,15 @@ class _Attempt:
     def _consolidate(self, port: int, spine: Spine, needed: Spared | None) -> Spine:
         """Write anew what has come in small parts, or is left of runs; nothing of this step is answered yet, so what an
         operator does not need any more after its answers (`keep`) is still there."""
-        budget, threshold = self._merge_rows(port), self._task.purge[port]
+        budget, threshold = self._merge_rows(port, spine), self._task.purge[port]
         files, span = self._files, self._plan.max_spans[port]
         return spine.consolidate(budget, files.scan(port), files.write, threshold, span, needed)
 
-    def _merge_rows(self, port: int) -> int:
+    def _merge_rows(self, port: int, spine: Spine) -> int:
         """How many rows a merge may move in this step."""
-        return max(MIN_MERGE_ROWS, int(MERGE_FACTOR * len(self._deltas.get(port, ()))))
+        quick = MERGE_BYTES * spine.rows // max(spine.bytes, 1)
+        needed = int(MERGE_FACTOR * len(self._deltas.get(port, ())))
+        return max(needed, min(max(quick, FEWEST_MERGED), MOST_MERGED))
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
