@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.state.statistics import DECAY
 from tests.oracle import referee
 from tests.oracle.steps import Kind, Steps
 
@@ -56,6 +57,24 @@ def test_quiet_batches_clean_up_in_passing_as_far_as_memory_allows(spark: SparkS
         assert all(report.active_bytes <= 16_000 for result in steps.results for report in result.reports)
         steps.end()
         referee.assert_same_rows(steps.answer, expected(fed))
+
+
+def test_groups_that_come_back_from_disk_are_only_as_productive_of_late_as_they_were(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of late is what new rows have given: neither what is owed, nor what was given before the push."""
+    settings = {"memory": 16_000, "policies": [ab.Spill(push=1.0)]}
+    with Steps(spark, tmp_path / "c", JOIN, KINDS, settings=settings) as steps:
+        before, back = 0.0, 0
+        for batch in [rows(400, 0), rows(400, 1), rows(400, 2), *(rows(3, n) for n in range(3, 7))]:
+            steps.feed({"A": batch, "B": batch})
+            reports = steps.results[-1].reports
+            fresh = sum(sum(report.produced) - sum(report.owed) for report in reports)
+            states = [state for manifest in steps.runner._manifests for state in manifest.operators]
+            recent = sum(float(state.statistics.recent.sum()) for state in states)
+            assert recent <= before * DECAY + fresh + 1e-6
+            before, back = recent, back + sum(sum(report.owed) for report in reports)
+        assert back, "something came back"
 
 
 def test_what_a_batch_has_to_clean_up_is_done_again_after_a_crash(spark: SparkSession, tmp_path: Path) -> None:

@@ -59,10 +59,10 @@ from anabranch.state.store import encode_document, full_disk, read_document, syn
 # A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
 # at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
 MERGE_FACTOR = 1.5
-# Rows are looked up in all parts of a merge under way, so it had better be done soon: some milliseconds of a step are
-# for that, however few rows arrive.
+# Rows are looked up in all parts of a merge under way, so it had better be done soon: however few rows arrive, it moves
+# 4 MiB of rows, which takes some milliseconds, if these are neither fewer nor more than so many.
 MERGE_BYTES = 4 << 20
-FEWEST_MERGED, MOST_MERGED = 32_768, 131_072
+LEAST_MERGED = 32_768, 131_072
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
@@ -119,6 +119,7 @@ class _Attempt:
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
         self._produced: NDArray[np.int64] = np.zeros(plan.groups, dtype=np.int64)  # by the operator at work, by group
+        self._fresh = self._produced  # of these, results of what is new
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, report = self._task, self._report
@@ -178,6 +179,7 @@ class _Attempt:
         touched = arrived > 0
         self._report.worked += int(arrived.sum())
         yield from self._route(operator, self._results(operator, spines, state, answering.shares))
+        self._fresh = self._produced.copy()
         for nth, port in enumerate(operator.ports):
             spines[port] = self._insert(operator, nth, spines[port], answering.by_all, needed)
         cleaning = self._task.clean_up.get(operator.number)
@@ -428,7 +430,8 @@ class _Attempt:
             before.groups,
             sizes,
             before.produced + self._produced,
-            before.recent * DECAY + self._produced,
+            # What comes back from disk brings its old results along, and what stays there has none that count.
+            before.recent * DECAY + np.minimum(self._produced, self._fresh),
             np.where(touched, self._task.now, before.inserted),
             before.arrived + arrived,
         ).present()
@@ -456,7 +459,7 @@ class _Attempt:
                 return spine
             file = self._files.write(alive)
         spine = spine.insert(file)
-        budget = self._merge_rows(port, spine) * max(1, len(spine.merges))
+        budget = merge_rows(len(delta), spine) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
             # What a spilled group still needs is not known here.
@@ -467,19 +470,20 @@ class _Attempt:
     def _consolidate(self, port: int, spine: Spine, needed: Spared | None) -> Spine:
         """Write anew what has come in small parts, or is left of runs; nothing of this step is answered yet, so what an
         operator does not need any more after its answers (`keep`) is still there."""
-        budget, threshold = self._merge_rows(port, spine), self._task.purge[port]
+        budget, threshold = merge_rows(len(self._deltas.get(port, ())), spine), self._task.purge[port]
         files, span = self._files, self._plan.max_spans[port]
         return spine.consolidate(budget, files.scan(port), files.write, threshold, span, needed)
-
-    def _merge_rows(self, port: int, spine: Spine) -> int:
-        """How many rows a merge may move in this step."""
-        quick = MERGE_BYTES * spine.rows // max(spine.bytes, 1)
-        needed = int(MERGE_FACTOR * len(self._deltas.get(port, ())))
-        return max(needed, min(max(quick, FEWEST_MERGED), MOST_MERGED))
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
         return self._written.get(port) or self._files.write(self._deltas[port])
+
+
+def merge_rows(arrived: int, spine: Spine) -> int:
+    """How many rows each merge of a spine may move in a step in which so many have arrived."""
+    fewest, most = LEAST_MERGED
+    quickly_done = MERGE_BYTES * spine.rows // max(spine.bytes, 1)
+    return max(int(MERGE_FACTOR * arrived), min(max(quickly_done, fewest), most))
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:
