@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+import shutil
 import weakref
 from dataclasses import replace
 from decimal import Decimal
@@ -221,6 +222,15 @@ def test_the_cache_lets_go_of_a_file_that_was_deleted(small: tuple[Path, RunFile
     cache.start_task()
     assert mapped() is not None
     (directory / file.name).unlink()
+    cache.start_task()
+    assert mapped() is None
+
+
+def test_the_cache_lets_go_of_files_whose_directory_was_deleted(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cache = RunCache()
+    mapped = weakref.ref(cache.open(directory, file).rows)
+    shutil.rmtree(directory)
     cache.start_task()
     assert mapped() is None
 

@@ -64,14 +64,14 @@ class ProcessorSeen:
 class Partitions:
     """Partition groups of one processor as vectors: sums over the operators of each family.
 
-    `bytes` are active (Ps in paper 1), `produced` and `recent` results (Po), `arrived` rows since the beginning (the
-    difference between two snapshots is Np in paper 2). Of `spilled` groups some state is on disk. `held` rows wait.
+    `bytes` are active (Ps in paper 1), `recent` are results (Po) of which old ones count less, and `arrived` are rows
+    since the beginning (the difference between two snapshots is Np in paper 2). Of `spilled` groups some state is on
+    disk. `held` rows wait.
     """
 
     family: Integers
     group: Integers
     bytes: Integers
-    produced: Integers
     recent: Floats
     arrived: Integers
     spilled: NDArray[np.bool_]
@@ -93,7 +93,6 @@ class Partitions:
                     np.full(len(groups), family, dtype=np.int64),
                     groups,
                     np.sum([each.bytes for each in known], axis=0)[groups],
-                    np.sum([each.produced for each in known], axis=0)[groups],
                     np.sum([each.recent for each in known], axis=0)[groups],
                     np.sum([each.arrived for each in known], axis=0)[groups],
                     np.isin(groups, on_disk),
@@ -102,7 +101,7 @@ class Partitions:
             )
         if not parts:
             none = np.empty(0, dtype=np.int64)
-            return cls(none, none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none)
+            return cls(none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none)
         return cls(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 

@@ -186,27 +186,19 @@ def _checksum(handle: BinaryIO) -> int:
     return crc
 
 
-def _unusable(path: Path | str, problem: str) -> str:
+def _unusable(path: str | os.PathLike[str], problem: str) -> str:
     return (
         f"state file {path} is {problem}. The run stopped before using it. Restore the file from a copy of the "
         "checkpoint, or start again with a new checkpoint directory"
     )
 
 
-def _state_of(path: Path | str) -> tuple[int, int, int]:
+def _state_of(path: str | os.PathLike[str]) -> tuple[int, int, int]:
     try:
         found = os.stat(path)
     except FileNotFoundError:
         raise CorruptStateError(_unusable(path, "missing")) from None
     return found.st_ino, found.st_size, found.st_mtime_ns
-
-
-def _names_in(directory: Path) -> set[str]:
-    """All files of a directory, by one look at it."""
-    try:
-        return set(os.listdir(directory))
-    except FileNotFoundError:
-        return set()
 
 
 class RunCache:
@@ -238,7 +230,7 @@ class RunCache:
         return self._cuts.setdefault((directory, groups), FileCuts(directory, groups))
 
     def _entry(self, directory: Path, file: RunFile, processor: int) -> _Mapped:
-        # A path by its text: this is done for every run in every task.
+        # A path as text: this is done for every run in every task, and objects take longer than the look at the file.
         state = _state_of(os.path.join(directory, file.name))
         entry = self._entries.get((directory, file))
         if entry is None or entry.state != state:
@@ -250,13 +242,12 @@ class RunCache:
         """Count a use and forget what has not been asked for lately, or what is not active any more."""
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
-        there = {found: _names_in(found) for found in {directory for directory, _ in self._entries}}
         stale = [
             (directory, file)
             for (directory, file), entry in self._entries.items()
             if entry.used < oldest
             or (active is not None and entry.processor == processor and file not in active)
-            or file.name not in there[directory]
+            or not os.path.exists(os.path.join(directory, file.name))
         ]
         for key in stale:
             del self._entries[key]

@@ -12,6 +12,7 @@ has two turns in a row is faster in the second. Whoever is slowed down is so in 
 from __future__ import annotations
 
 import os
+import random
 import threading
 import time
 from collections import Counter
@@ -32,14 +33,15 @@ POLL_SECONDS = 0.1
 
 def turns(count: int) -> Iterator[int]:
     """Whose turn it is: in rounds, each of which has everybody; who comes next is who has followed the last one least
-    often."""
+    often, and among those chance decides, so that nobody always comes first."""
     followed: Counter[tuple[int, int]] = Counter()
+    chance = random.Random(count)
     last = -1
     while True:
         left = list(range(count))
         while left:
-            others = [one for one in left if one != last] or left
-            chosen = min(others, key=lambda one: followed[last, one])
+            others = [one for one in left if one != last] or left  # who is alone follows itself
+            chosen = min(others, key=lambda one: (followed[last, one], chance.random()))
             followed[last, chosen] += 1
             left.remove(chosen)
             last = chosen
@@ -90,7 +92,7 @@ class Turnstile:
 
 
 def run_abreast(
-    spark: SparkSession, workload: Workload, source: Path, folder: Path, variants: Sequence[Variant], repeat: int = 0
+    spark: SparkSession, workload: Workload, source: Path, folder: Path, variants: Sequence[Variant]
 ) -> list[Trace]:
     """Run all variants on the files in `source`, in turn; the times of their batches are those of their turns."""
     turnstile, slowdown = Turnstile(len(variants)), Slowdown(os.getpid())
@@ -109,7 +111,7 @@ def run_abreast(
         run.awaitTermination()
     return [
         # The end of the input may take a turn of its own, after those of the batches.
-        read_trace(variant.name, run, end, repeat, seconds)
+        read_trace(variant.name, run, end, batch_seconds=seconds)
         for variant, run, end, seconds in zip(variants, runs, ended, turnstile.seconds, strict=True)
     ]
 

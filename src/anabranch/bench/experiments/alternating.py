@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from anabranch.bench.experiments.experiment import Claim
-from anabranch.bench.experiments.timing import all_seconds, by_variant
+from anabranch.bench.experiments.timing import all_seconds
 from anabranch.bench.experiments.trace import Trace
 from anabranch.bench.experiments.variant import Variant
 from anabranch.bench.experiments.workload import JoinWorkload
@@ -39,15 +39,15 @@ NONE = Variant("none", processors=2)
 
 
 def adapting(name: str, difference: float, seconds: float, abreast: int = 1) -> Variant:
-    """A variant that relocates below this difference, at most once in so many seconds of its own; so many variants run
-    abreast."""
+    """A variant that relocates below this difference, at most once in so many seconds of its own time; so many variants
+    `abreast` share the clock."""
     span = timedelta(seconds=seconds * abreast)
     return Variant(name, policies=(LazyDisk(difference=difference, span=span),), processors=2)
 
 
 def overheads(traces: Sequence[Trace]) -> dict[str, float]:
     """How much longer each variant takes than that without relocation, as a share."""
-    seconds = {name: all_seconds(runs) for name, runs in by_variant(traces).items()}
+    seconds = {trace.name: all_seconds(trace) for trace in traces}
     return {name: took / seconds[NONE.name] - 1 for name, took in seconds.items() if name != NONE.name}
 
 
@@ -61,10 +61,6 @@ def costs_little(traces: Sequence[Trace]) -> Claim:
     )
 
 
-def moves(traces: Sequence[Trace]) -> dict[str, float]:
-    """How many relocations each variant has, on average over its runs."""
-    return {
-        name: sum(len(run.relocations) for run in runs) / len(runs)
-        for name, runs in by_variant(traces).items()
-        if name != NONE.name
-    }
+def moves(traces: Sequence[Trace]) -> dict[str, int]:
+    """How many relocations each variant has."""
+    return {trace.name: len(trace.relocations) for trace in traces if trace.name != NONE.name}

@@ -6,7 +6,7 @@ answer is no answer.
 
 Where time is measured, `warm_up` gives the first variant a run that does not count, and `repeats` run all variants
 several times, there and back, so that whatever else the machine does meets them alike. Where small differences count
-they run `abreast`, batch by batch in turn.
+they run `abreast` instead, once, batch by batch in turn.
 """
 
 from __future__ import annotations
@@ -90,23 +90,24 @@ class Experiment:
         if self.warm_up:
             tell("warming up")
             self._run_one(spark, source, work, self.variants[0], 0)
-        traces: list[Trace] = []
-        for repeat in range(self.repeats):
-            traces += self._run_all(spark, source, work, repeat, tell)
+        traces = list((self._run_abreast if self.abreast else self._run_in_turn)(spark, source, work, tell))
         return Findings(self.name, tuple(traces), tuple(self.check(traces)), self.workload)
 
-    def _run_all(
-        self, spark: SparkSession, source: Input, work: Path, repeat: int, tell: Callable[[str], None]
+    def _run_abreast(
+        self, spark: SparkSession, source: Input, work: Path, tell: Callable[[str], None]
     ) -> Iterator[Trace]:
-        if self.abreast:
-            tell(f"all in turn: run {repeat + 1} of {self.repeats}")
-            with _folder(work) as folder:
-                for trace in run_abreast(spark, self.workload, source.path, folder, self.variants, repeat):
-                    yield self._checked(trace, source)
-            return
-        for variant in self.variants if repeat % 2 == 0 else reversed(self.variants):
-            tell(f"{variant.name}: run {repeat + 1} of {self.repeats}")
-            yield self._run_one(spark, source, work, variant, repeat)
+        tell("all variants, batch by batch in turn")
+        with _folder(work) as folder:
+            for trace in run_abreast(spark, self.workload, source.path, folder, self.variants):
+                yield self._checked(trace, source)
+
+    def _run_in_turn(
+        self, spark: SparkSession, source: Input, work: Path, tell: Callable[[str], None]
+    ) -> Iterator[Trace]:
+        for repeat in range(self.repeats):
+            for variant in self.variants if repeat % 2 == 0 else reversed(self.variants):
+                tell(f"{variant.name}: run {repeat + 1} of {self.repeats}")
+                yield self._run_one(spark, source, work, variant, repeat)
 
     def _run_one(self, spark: SparkSession, source: Input, work: Path, variant: Variant, repeat: int) -> Trace:
         with _folder(work) as folder:

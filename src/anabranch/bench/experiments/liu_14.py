@@ -14,6 +14,7 @@ from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.trace import Trace
 
 DIFFERENCES = (50, 90)
+ABREAST = 1 + len(DIFFERENCES)
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
@@ -23,7 +24,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     yield Claim(
         "the higher the percentage, the more relocations",
         all(fewer < more for fewer, more in pairwise(counts.values())),
-        ", ".join(f"{name}: {count:.1f}" for name, count in counts.items()),
+        ", ".join(f"{name}: {count}" for name, count in counts.items()),
     )
 
 
@@ -31,7 +32,7 @@ LIU_14 = Experiment(
     "liu-14",
     "an alternating load: throughput does not depend on the difference at which relocation starts, 50% to 90%",
     WORKLOAD,
-    (NONE, *(adapting(f"{k}%", k / 100, SHORTEST, abreast=1 + len(DIFFERENCES)) for k in DIFFERENCES)),
+    (NONE, *(adapting(f"{percent}%", percent / 100, SHORTEST, ABREAST) for percent in DIFFERENCES)),
     check,
     draws=("results", "batch_seconds", "relocations"),
     abreast=True,

@@ -1,8 +1,8 @@
 """How long the batches of a variant take, on a machine that does other things as well.
 
-A variant runs several times. Where runs follow each other, the median of each batch over these runs counts, so that
-what hits one of them hardly matters. Where variants run abreast, what hits one hits the others, and all batches count:
-what happens in another batch each time, as relocations do, would be lost in medians.
+Where runs follow each other, a variant runs several times, and the median of each batch over these runs counts, so that
+what hits one of them hardly matters. Where variants run abreast, each runs once and all batches count: what hits one
+hits the others.
 
 The first batches of a run wait for classes, code and workers and count for nothing. Nor does the last, which may be
 measured together with the end of the run.
@@ -18,9 +18,9 @@ from anabranch.bench.experiments.trace import Trace
 WARM_UP_BATCHES = 3
 
 
-def all_seconds(runs: Sequence[Trace]) -> float:
-    """All batches of all runs of a variant together."""
-    return sum(sum(_counted(trace)) for trace in runs)
+def all_seconds(trace: Trace) -> float:
+    """All batches of a run together."""
+    return sum(_counted(trace))
 
 
 def typical_batches(runs: Sequence[Trace]) -> list[float]:
@@ -35,11 +35,3 @@ def typical_seconds(runs: Sequence[Trace]) -> float:
 
 def _counted(trace: Trace) -> list[float]:
     return trace.batch_seconds[WARM_UP_BATCHES:-1]
-
-
-def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
-    """The runs of each variant, in the order in which variants first ran."""
-    found: dict[str, list[Trace]] = {}
-    for trace in traces:
-        found.setdefault(trace.name, []).append(trace)
-    return found
