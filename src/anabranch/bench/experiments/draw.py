@@ -6,12 +6,14 @@ processor. Others are one number per variant, drawn side by side. Of repeated ru
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.bench.experiments.experiment import Findings
+from anabranch.bench.experiments.timing import WARM_UP_BATCHES
 from anabranch.bench.experiments.trace import ProcessorMoment, Trace
 from anabranch.errors import BenchmarkError
 
@@ -76,6 +78,11 @@ def _each(value: Callable[[ProcessorMoment], float]) -> Callable[[Trace], Iterat
     return lines
 
 
+def _after_warm_up(values: list[float]) -> list[float]:
+    """Nothing for the first batches: next to the time that they take no other batch is seen."""
+    return [math.nan] * WARM_UP_BATCHES + values[WARM_UP_BATCHES:]
+
+
 def _rate(counts: list[int], trace: Trace) -> list[float]:
     return [count / max(seconds, 1e-9) for count, seconds in zip(counts, trace.batch_seconds, strict=True)]
 
@@ -94,7 +101,7 @@ QUANTITIES: dict[str, Lines | Bars] = {
     ),
     "throughput": Lines("rows/s", _one(lambda trace: _rate(trace.batch_rows, trace))),
     "answers": Lines("results/s", _one(lambda trace: _rate(trace.batch_results, trace))),
-    "batch_seconds": Lines("time of a batch, s", _one(lambda trace: trace.batch_seconds)),
+    "batch_seconds": Lines("time of a batch, s", _one(lambda trace: _after_warm_up(trace.batch_seconds))),
     "waiting": Lines(
         "rows without answer, thousands",
         _one(lambda trace: [(one.rows - one.results) / 1_000 for one in trace.moments]),

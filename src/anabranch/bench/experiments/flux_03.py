@@ -21,7 +21,7 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 WARM = 4
 TURN = 8
 BATCHES = WARM + TURN * MACHINES
-SIZES = ("8m", "24m")
+SIZES = ("12m", "24m")
 AT_LEAST = 0.75
 
 
