@@ -1,8 +1,8 @@
 """The runs behind figures 14, 15 and 16 of paper 1 (section 5.2): two processors with a load that alternates.
 
 Partition groups of processor 0 get ten times as many tuples as those of processor 1 for half a phase, then the other
-way round for a phase, and so on: whatever was moved has to move back soon. Memory is enough without any relocation, so
-relocation can only cost something here, and the figures ask how much.
+way round for a phase, and so on: what was evened out is soon uneven again. Memory is enough without any relocation, so
+the figures ask what relocation costs, not what it is good for.
 
 The paper's phases are of 10 minutes and its time-spans of 15 to 45 seconds, with a relocation every other minute. Here
 a phase has 36 batches of about half a second, and spans are a tenth of the paper's: relocations are far more frequent,

@@ -8,8 +8,9 @@ gets no more than what fits below its own spill threshold; without budgets memor
 The most productive groups (smallest Ps/Po) go first, and spill takes the least productive: so that the productive ones
 stay in memory somewhere. For a move the results of late count, whatever `spill` goes by, since the past may not predict
 (footnote 5): a group that is productive now goes on growing at its new place, and memory stays even for longer than if
-groups moved that once were productive. A
-group that does not fit into what is left of the amount is passed over. So a move never overshoots: afterwards the
+groups moved that once were productive.
+
+A group that does not fit into what is left of the amount is passed over. So a move never overshoots: afterwards the
 sender still has at least as much as the receiver, and the move cannot be undone by the next. Groups of which some state
 is on disk stay where they are: clean-up finds all their generations in one place.
 
