@@ -6,7 +6,7 @@ their batches are given to. A turn lasts from there to the same place in the nex
 commit, what policies decide, Spark's planning. Nobody else works in that time. The last turn ends when the run has.
 
 Everybody has a turn for each batch, and comes after each of the others equally often, but never after itself: whoever
-has two turns in a row is faster in the second. Whoever is slowed down is so in its own turns.
+has two turns in a row is mostly faster in the second. Whoever is slowed down is so in its own turns.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Four machines (`machines`) with external load that goes from one to the next, a few batches on each. Without a buffer
 all of them wait for the loaded one all the time. With one, what it is late with waits there and is worked on later,
 when it has no load any more. The buffer of one size is full before a machine's turn is over, that of the other is not.
-In so few batches two equal variants differ by some percent, so a buffer that is soon full cannot be told from none; it
-must not be slower by more than that. Each machine has external load for a quarter of the time, so the capacity left is
-that of one loaded machine among four.
+Each machine has external load for a quarter of the time, so the capacity left is that of one loaded machine among
+four.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 WARM = 4
 TURN = 8
 BATCHES = WARM + TURN * MACHINES
-NO_BUFFER = "no buffer"
 SIZES = ("8m", "24m")
 AT_LEAST = 0.75
-EQUAL = 0.95  # of the throughput of another variant that is the same
 
 
 def rotating() -> tuple[SlowDown, ...]:
@@ -43,15 +40,14 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     unloaded, *others = traces
     most = rate(unloaded, unloaded.batch_seconds)
     shares = {trace.name: rate(trace, trace.batch_seconds) / most for trace in others}
-    *_, largest = shares.values()
     yield Claim(
-        "the larger the buffer, the higher the throughput, as far as sizes can be told apart",
-        shares[NO_BUFFER] < largest and all(EQUAL * smaller < larger for smaller, larger in pairwise(shares.values())),
+        "the larger the buffer, the higher the throughput",
+        all(smaller < larger for smaller, larger in pairwise(shares.values())),
         ", ".join(f"{name}: {share:.2f} of the unloaded case" for name, share in shares.items()),
     )
-    possible = rate(unloaded, allowed_seconds(unloaded, 1)) / most
+    largest, possible = max(shares.values()), rate(unloaded, allowed_seconds(unloaded, 1)) / most
     yield Claim(
-        f"with the largest it comes to at least {AT_LEAST:.0%} of what the capacity left allows",
+        f"it comes to at least {AT_LEAST:.0%} of what the capacity left allows",
         largest >= AT_LEAST * possible,
         f"{largest / possible:.0%}: {largest:.2f} of the unloaded case, {possible:.2f} possible",
     )
@@ -63,7 +59,7 @@ FLUX_03 = Experiment(
     workload(BATCHES),
     (
         variant("unloaded", (), loaded(0)),
-        variant(NO_BUFFER, (), *rotating()),
+        variant("no buffer", (), *rotating()),
         *(variant(f"buffer of {size}", (SkewBuffer(size),), *rotating()) for size in SIZES),
     ),
     check,
