@@ -21,7 +21,8 @@ Row = tuple[int, int]
 def rows_read(runs: Sequence[Sequence[Row]], since: int, count: int) -> list[Row]:
     segments = [segment([key for key, _ in run], [ts for _, ts in run]) for run in runs]
     wanted = np.unique(np.concatenate([one.hashes for one in segments]))
-    found = last_rows(segments, ranges_of(segments, wanted, FUTURE), len(wanted), since, count)
+    past, future = (np.full(len(wanted), time) for time in (since, FUTURE))
+    found = last_rows(segments, ranges_of(segments, wanted, future), past, count)
     if not any(len(ranges.owner) for ranges in found):
         return []
     read = gather(segments, found)
@@ -63,5 +64,6 @@ def test_a_mapped_run_is_known_by_the_span_of_its_file() -> None:
     whole = [Segment(one.rows, one.hashes, one.ts, span=span) for one, span in ((old, (0, 5)), (new, (6, 9)))]
     wide = [whole[0], Segment(new.rows, new.hashes, new.ts, span=(3, 9))]
     for segments, read in ((whole, [0, 2]), (wide, [2, 2])):
-        found = last_rows(segments, ranges_of(segments, np.array([1], dtype=np.uint64), FUTURE), 1, 10, 2)
+        wanted, past, future = np.array([1], dtype=np.uint64), np.array([10]), np.array([FUTURE])
+        found = last_rows(segments, ranges_of(segments, wanted, future), past, 2)
         assert [int(ranges.lengths.sum()) for ranges in found] == read

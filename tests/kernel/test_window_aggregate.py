@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import EXPIRY, Settled
 from anabranch.kernel.window_aggregate import Call, WindowAggregate, _ranks
 from anabranch.plan.watermark import PortTime, SourceTime, thresholds
+from anabranch.state.groups import GroupSet
 from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.spine import merge_segments
 from tests.oracle import referee
@@ -193,6 +194,71 @@ def test_rows_that_cannot_be_in_a_window_any_more_are_dropped_in_merges() -> Non
     kept = operator.keep(0, segment_of(more, 3, expires=False), Settled(None, 9))
     assert kept.rows.column("key.0").to_pylist().count(5) == 2  # another hash: only those that share one stay
     assert np.array_equal(grouped(width=1).keep(0, kept, Settled(None, 4)).hashes, kept.hashes)
+
+
+COUNT = 8
+times = st.none() | st.integers(0, 30)
+spread_rows = st.lists(
+    st.lists(st.tuples(st.integers(0, COUNT - 1), st.integers(0, 30), st.integers(-5, 5)), min_size=1, max_size=12),
+    min_size=1,
+    max_size=4,
+)
+
+
+def spread_out(runs: list[list[tuple[int, int, int]]]) -> list[Segment]:
+    """Runs of rows with a key in every partition group."""
+    return [
+        segment(
+            [key << 61 for key, _, _ in run],
+            [ts for _, ts, _ in run],
+            **{"key.0": [key for key, _, _ in run], "arg.0": [v for _, _, v in run]},
+        )
+        for run in runs
+    ]
+
+
+def given_by(operator: WindowAggregate, segments: list[Segment], settled: Settled) -> list[str]:
+    found = [results for results, _ in operator.counted([segments], [], settled, COUNT)]
+    return sorted(str(row) for results in found for row in results.to_pylist())
+
+
+windows = st.sampled_from([{"width": 0}, {"width": 7}, {"rows": 1}, {"rows": 3}])
+
+
+@examples(200)
+@given(spread_rows, windows, times, times, st.lists(st.tuples(st.sets(st.integers(0, 7)), times, times), max_size=3))
+def test_groups_that_have_times_of_their_own_are_answered_as_if_they_were_alone(
+    runs: list[list[tuple[int, int, int]]],
+    window: dict[str, int],
+    since: int | None,
+    until: int | None,
+    others: list[tuple[set[int], int | None, int | None]],
+) -> None:
+    operator, segments = grouped(ties=("arg.0",), **window), spread_out(runs)
+    own = dict.fromkeys(range(COUNT), Settled(since, until))
+    own |= {group: Settled(*others[n][1:]) for n in range(len(others)) for group in others[n][0]}
+    told = tuple((GroupSet.of(COUNT, [group]), settled) for group, settled in own.items() if settled != own[0])
+    together = given_by(operator, segments, replace(own[0], others=told))
+    alone = [
+        answer
+        for group, settled in own.items()
+        for answer in given_by(operator, [s.of_groups(GroupSet.of(COUNT, [group])) for s in segments], settled)
+    ]
+    assert together == sorted(alone)
+
+
+@examples(100)
+@given(spread_rows, st.integers(1, 4), times, st.sets(st.integers(0, 7)), times)
+def test_of_a_group_that_is_overdue_all_rows_stay_that_its_answers_need(
+    runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, overdue: set[int], reached: int | None
+) -> None:
+    operator = grouped(ties=("arg.0",), rows=rows)
+    merged = merge_segments(spread_out(runs), None)
+    assert merged is not None
+    slow = GroupSet.of(COUNT, overdue)
+    kept = operator.keep(0, merged, Settled(None, until, ((slow, Settled(None, reached)),)))
+    later = Settled(until, 40, ((slow, Settled(reached, 40)),))
+    assert given_by(operator, [kept], later) == given_by(operator, [merged], later)
 
 
 def test_ties_put_nulls_first_and_nan_last() -> None:

@@ -101,6 +101,8 @@ def test_a_group_is_overdue_from_where_it_was_left_and_due_once_its_rows_have_co
     answering = grouping.step(20, slow)
     assert dict(answering.shares) == {rest: Settled(20, 20), slow: Settled(10, 10)}
     assert answering.by_all == Settled(10, 10), "of rows that this group may need none is dropped"
+    assert answering.by_group == Settled(20, 20, ((slow, Settled(10, 10)),))
+    assert answering.afterwards == Settled(20, 20, ((slow, Settled(None, 10)),))
     assert dict(grouping.step(30, NOBODY).shares)[slow] == Settled(10, 10), "they come in this step"
     assert dict(grouping.step(40, NOBODY).shares) == {rest: Settled(30, 40), slow: Settled(10, 40)}
     assert grouping.state.overdue == ()

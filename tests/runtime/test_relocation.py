@@ -215,6 +215,24 @@ def test_groups_whose_rows_wait_do_not_keep_the_answers_of_others_waiting(
         referee.assert_same_rows(held.answer, plain.answer)
 
 
+def test_rows_that_have_waited_to_be_grouped_are_not_written_with_those_that_are_new(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """So that runs follow each other in time, and of older ones little has to be read."""
+    policy = Script(dict.fromkeys((2, 3, 4), (HoldGroups(0, 0, (0, 1, 2), "the script says so"),)))
+    with Steps(
+        spark, tmp_path / "c", GROUPED, {"A": KINDS["A"]}, processors=1, settings={"policies": [policy]}
+    ) as steps:
+        for n in range(5):
+            steps.feed({"A": rows(60, n)})
+        known = {piece.file for piece in steps.runner._manifests[0].active()}
+        newest = steps.runner._standing.last.newest[0]
+        steps.feed({"A": rows(60, 5)})
+        added = {piece.file for piece in steps.runner._manifests[0].active()} - known
+        assert sorted(file.min_ts > newest for file in added) == [False, True]
+        assert sum(file.rows for file in added) > 60
+
+
 @pytest.mark.parametrize("name", ["step.before_sink", "step.after_sink", "step.before_commit", "step.after_commit"])
 def test_after_a_crash_in_any_step_of_a_move_there_is_one_owner_and_nothing_is_lost(
     spark: SparkSession, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch

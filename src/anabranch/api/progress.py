@@ -50,6 +50,7 @@ def processors(result: StepResult) -> list[dict[str, Any]]:
             "results": sum(report.results),
             "heldRows": report.held_rows,
             "busyMs": round(report.busy_ms, 1),
+            "cpuMs": round(report.cpu_ms, 1),
             "idleMs": round(max(result.seconds * 1000 - report.busy_ms, 0.0), 1),
             **({"groups": result.groups[nth]} if result.groups else {}),
         }

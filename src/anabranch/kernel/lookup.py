@@ -5,34 +5,59 @@ Keys are known by their hashes. Different keys may share one, so whoever groups 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.kernel.combinations import UNBOUNDED
+from anabranch.kernel.operator import Settled
 from anabranch.kernel.probe import Ranges, bisect_ranges, probe, ranges_to_rows
+from anabranch.state.groups import GroupSet, groups_of
 from anabranch.state.hash_index import HashIndex, Indices
 from anabranch.state.run import Segment
 
 Hashes = NDArray[np.uint64]
+Times = NDArray[np.int64]
 
 
-def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashes:
-    """The ascending hashes of rows with since <= ts < until; runs of other times are not looked at."""
+def settled_at(settled: Settled, hashes: Hashes) -> tuple[Times, Times]:
+    """From when on and up to when rows are settled, by hash."""
+    ends = [(_time(own.since), _time(own.until)) for own in (settled, *(own for _, own in settled.others))]
+    if not settled.others:
+        since, until = ends[0]
+        return np.full(len(hashes), since), np.full(len(hashes), until)
+    count = settled.others[0][0].count
+    by_group = np.tile(np.array(ends[0], dtype=np.int64), (count, 1))
+    for (groups, _), own in zip(settled.others, ends[1:], strict=True):
+        by_group[groups.mask()] = own
+    found = by_group[groups_of(hashes, count)]
+    return found[:, 0], found[:, 1]
+
+
+def settled_hashes(segments: Sequence[Segment], settled: Settled) -> Hashes:
+    """The ascending hashes of rows that are settled; runs of other times, and groups that rest, are not looked at."""
     found = []
-    for segment in segments:
-        outside = segment.span is not None and (segment.span[0] >= until or segment.span[1] < since)
-        if segment.ts is not None and not outside:
-            meant = (segment.ts >= since) & (segment.ts < until)
-            if segment.groups is not None:
-                meant &= segment.groups.holds(segment.hashes)
-            found.append(segment.hashes[meant])
+    for groups, own in _shares(settled):
+        since, until = _time(own.since), _time(own.until)
+        for segment in segments if since < until else ():
+            outside = segment.span is not None and (segment.span[0] >= until or segment.span[1] < since)
+            if segment.ts is not None and not outside:
+                part = segment if groups is None else segment.among(groups)
+                rows = slice(None) if part.groups is None else part.meant()
+                hashes, times = segment.hashes[rows], segment.ts[rows]
+                found.append(hashes[(times >= since) & (times < until)])
     return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)
 
 
-def ranges_of(segments: Sequence[Segment], hashes: Hashes, before: int) -> list[Ranges]:
-    """Per segment, the rows that have one of the hashes and are older than `before`."""
+def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashes:
+    """The ascending hashes of rows with since <= ts < until."""
+    return settled_hashes(segments, Settled(since, until))
+
+
+def ranges_of(segments: Sequence[Segment], hashes: Hashes, before: Times) -> list[Ranges]:
+    """Per segment, the rows that have one of the hashes and are older than that hash's time."""
     index = HashIndex.of(hashes)
     return [_older(segment, probe(index, segment), before) for segment in segments]
 
@@ -49,28 +74,26 @@ def gather(segments: Sequence[Segment], found: Sequence[Ranges]) -> pa.RecordBat
 
 def rows_of(segments: Sequence[Segment], hashes: Hashes, before: int) -> pa.RecordBatch | None:
     """All rows that have one of the hashes and are older than `before`; None if there are none."""
-    found = ranges_of(segments, hashes, before) if len(hashes) else []
+    found = ranges_of(segments, hashes, np.full(len(hashes), before)) if len(hashes) else []
     return gather(segments, found) if any(len(ranges.owner) for ranges in found) else None
 
 
-def first_at(ts: NDArray[np.int64], ranges: Ranges, time: NDArray[np.int64]) -> Indices:
+def first_at(ts: Times, ranges: Ranges, time: Times) -> Indices:
     """Per range, the first row that is not older than a time."""
     return bisect_ranges(ts, ranges.start, ranges.stop, time, after_equal=False)
 
 
-def last_rows(
-    segments: Sequence[Segment], found: Sequence[Ranges], hashes: int, since: int, count: int
-) -> list[Ranges]:
-    """Of ranges of `hashes` hashes, the rows from `since` on and, of each hash, the last `count` before, or some more.
+def last_rows(segments: Sequence[Segment], found: Sequence[Ranges], since: Times, count: int) -> list[Ranges]:
+    """Of ranges of hashes, the rows from a time of each hash on and the last `count` before, or some more.
 
     Rows of one time are not told apart. A segment gives nothing of hashes that have enough rows in segments that are
     newer as a whole: so what is read does not grow with the number of runs, as long as time passes from run to run.
     """
-    begins = [first_at(_times(s), r, np.full(len(r.owner), since)) for s, r in zip(segments, found, strict=True)]
+    begins = [first_at(_times(s), r, since[r.owner]) for s, r in zip(segments, found, strict=True)]
     spans = [_span(segment) for segment in segments]
     newest_first = sorted(range(len(segments)), key=lambda n: spans[n][1], reverse=True)
     newer = sorted(range(len(segments)), key=lambda n: spans[n][0])
-    known = np.zeros(hashes, dtype=np.int64)
+    known = np.zeros(len(since), dtype=np.int64)
     kept = {}
     for n in newest_first:
         while newer and spans[newer[-1]][0] > spans[n][1]:
@@ -85,7 +108,19 @@ def last_rows(
     return [kept[n] for n in range(len(segments))]
 
 
-def _times(segment: Segment) -> NDArray[np.int64]:
+def _shares(settled: Settled) -> Iterator[tuple[GroupSet | None, Settled]]:
+    """Groups, and what is settled for them; None for all of them."""
+    if not settled.others:
+        yield None, settled
+        return
+    yield from settled.others
+    rest = GroupSet.all(settled.others[0][0].count)
+    for groups, _ in settled.others:
+        rest -= groups
+    yield rest, settled
+
+
+def _times(segment: Segment) -> Times:
     assert segment.ts is not None, "what is asked for by time has one"
     return segment.ts
 
@@ -98,8 +133,13 @@ def _span(segment: Segment) -> tuple[int, int]:
     return (int(times.min()), int(times.max())) if len(times) else (0, 0)
 
 
-def _older(segment: Segment, ranges: Ranges, before: int) -> Ranges:
+def _time(time: int | None) -> int:
+    """A time that rows can be compared with; None is before all of them."""
+    return -UNBOUNDED if time is None else min(time, UNBOUNDED)
+
+
+def _older(segment: Segment, ranges: Ranges, before: Times) -> Ranges:
     if segment.ts is None:
         return ranges
-    stop = first_at(segment.ts, ranges, np.full(len(ranges.owner), before))
+    stop = first_at(segment.ts, ranges, before[ranges.owner])
     return Ranges(ranges.owner, ranges.start, stop).where(ranges.start < stop)

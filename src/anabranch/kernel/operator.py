@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.state.groups import GroupSet
 from anabranch.state.run import Segment
 
 # The state column with the time up to which a joined row is in its window, where rows are grouped.
@@ -32,11 +33,13 @@ EXPIRY = "expiry"
 class Settled:
     """The event times that are settled in a step: rows with since <= ts < until are all there, and none is to come.
 
-    `since` is the `until` of the step before, None if there was none. Nothing is settled while `until` is None.
+    `since` is the `until` of the step before, None if there was none. Nothing is settled while `until` is None. Some
+    partition groups may have times of their own (`others`); what operators of users are given has none.
     """
 
     since: int | None = None
     until: int | None = None
+    others: tuple[tuple[GroupSet, Settled], ...] = ()
 
 
 class StatefulOperator(Protocol):

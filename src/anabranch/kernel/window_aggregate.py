@@ -25,7 +25,16 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.aggregate import AGGREGATES
 from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED
-from anabranch.kernel.lookup import Hashes, first_at, gather, hashes_between, last_rows, ranges_of
+from anabranch.kernel.lookup import (
+    Hashes,
+    Times,
+    first_at,
+    gather,
+    last_rows,
+    ranges_of,
+    settled_at,
+    settled_hashes,
+)
 from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
@@ -96,18 +105,15 @@ class WindowAggregate:
 
     def _settle(self, segments: Sequence[Segment], settled: Settled) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
         """Answers, and the hash of the tuple that each is the answer to."""
-        since = -UNBOUNDED if settled.since is None else settled.since
-        if settled.until is None or settled.until <= since:
-            return
-        until = min(settled.until, UNBOUNDED)
-        wanted = hashes_between(segments, since, until)
+        wanted = settled_hashes(segments, settled)
         if len(wanted) == 0:
             return
+        since, until = settled_at(settled, wanted)
         all_rows = ranges_of(segments, wanted, until)
         if self.rows is None:
             found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
         else:
-            found = last_rows(segments, all_rows, len(wanted), since, self.rows - 1)
+            found = last_rows(segments, all_rows, since, self.rows - 1)
         weights = np.zeros(len(wanted), dtype=np.int64)
         for ranges in found:
             np.add.at(weights, ranges.owner, ranges.lengths)
@@ -116,15 +122,16 @@ class WindowAggregate:
             if self.rows is not None and rows.collision:
                 # Keys that share a hash may have pushed each other out of the last so many rows.
                 rows = self._in_order(gather(segments, _between(all_rows, first, last)))
-            yield from self._answers(rows, since)
+            yield from self._answers(rows, settled)
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
         """Of the settled rows of a group, only the last so many are in a window of so many rows."""
-        if self.rows is None or settled.until is None or rows.ts is None:
+        if self.rows is None or settled.until is None or rows.ts is None or not len(rows):
             return rows
         ends = np.flatnonzero(np.diff(rows.hashes, append=rows.hashes[-1:] + np.uint64(1)) != 0) + 1
         hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
-        known = first_at(rows.ts, hashes, np.full(len(ends), settled.until))
+        _, until = settled_at(settled, rows.hashes[hashes.start])
+        known = first_at(rows.ts, hashes, until)
         first = np.maximum(known - self.rows, hashes.start)
         # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay. So do all
         # of a hash that different keys share.
@@ -135,11 +142,11 @@ class WindowAggregate:
             return rows
         return Segment.of(rows.rows.take(pa.array(ranges_to_rows(first, ends - first))))
 
-    def _reaching(self, segment: Segment, ranges: Ranges, since: int) -> Ranges:
+    def _reaching(self, segment: Segment, ranges: Ranges, since: Times) -> Ranges:
         """The rows that are asked, or may be in a window of one that is."""
         assert segment.ts is not None, "what is grouped in a window has a time"
-        low = max(since - min(self.width or 0, 2 * MAX_TIME), -UNBOUNDED)
-        start = first_at(segment.ts, ranges, np.full(len(ranges.owner), low))
+        low = since - min(self.width or 0, 2 * MAX_TIME)
+        start = first_at(segment.ts, ranges, low[ranges.owner])
         return Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
 
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
@@ -160,7 +167,8 @@ class WindowAggregate:
             )
         return _Sorted(in_order, ts[order], np.cumsum(new_hash), collision)
 
-    def _answers(self, rows: _Sorted, since: int) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
+    def _answers(self, rows: _Sorted, settled: Settled) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
+        since, _ = settled_at(settled, rows.rows.column(HASH).to_numpy())
         asked = np.flatnonzero(rows.ts >= since)
         if self.distinct:
             asked = asked[~self._has_equal(rows)[asked]]
@@ -185,12 +193,16 @@ class WindowAggregate:
 
     def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
         """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""
-        first, last = (np.searchsorted(rows.group[asked], rows.group, side=side) for side in ("left", "right"))
+        count = len(rows.ts)
+        before = np.searchsorted(asked, np.arange(count + 1))  # how many are asked before each row
+        begins = np.flatnonzero(np.diff(rows.group, prepend=-1))
+        last = before[np.append(begins[1:], count)][rows.group]
         if self.rows is None:
+            first = before[begins][rows.group]
             start, stop = narrow(rows.ts[asked], first, last, rows.ts, self._expiry(rows))
         else:
-            places = np.arange(len(rows.ts))
-            start, stop = narrow(asked, first, last, places, places + self.rows - 1)
+            start = before[:-1]
+            stop = np.minimum(before[np.minimum(np.arange(count) + self.rows, count)], last)
         return Reach(start, stop, len(asked))
 
     def _expiry(self, rows: _Sorted) -> NDArray[np.int64]:

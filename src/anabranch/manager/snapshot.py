@@ -26,6 +26,7 @@ class OperatorSeen:
     """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
 
     Of the groups in `spilled` some state is on disk only; None if there are none. `held` are rows that wait, by group.
+    An operator that `answers_later` has little to do with a row until it is settled, in a later step than it came in.
     """
 
     operator: int
@@ -34,14 +35,16 @@ class OperatorSeen:
     family: int = 0
     spilled: GroupSet | None = None
     held: Mapping[int, int] = field(default_factory=dict)
+    answers_later: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorSeen:
     """A processor with its active bytes (Mu in paper 1), its budget (Ma), None for no limit, and its operators.
 
-    Since the last snapshot it was `busy` for so many seconds, in which its operators worked on so many `rows`.
-    `held_bytes` are those of rows that wait in its buffer. It `moves` while groups are on their way to it or from it.
+    Since the last snapshot it was `busy` for so many seconds, in which it had so many of CPU time (`cpu`) and its
+    operators worked on so many `rows`. `held_bytes` are those of rows that wait in its buffer. It `moves` while groups
+    are on their way to it or from it.
     """
 
     processor: int
@@ -49,6 +52,7 @@ class ProcessorSeen:
     operators: tuple[OperatorSeen, ...]
     memory: int | None = None
     busy: float = 0.0
+    cpu: float = 0.0
     rows: int = 0
     results: int = 0
     spilled_bytes: int = 0
@@ -66,7 +70,8 @@ class Partitions:
 
     `bytes` are active (Ps in paper 1), `recent` are results (Po) of which old ones count less, and `arrived` are rows
     since the beginning (the difference between two snapshots is Np in paper 2). Of `spilled` groups some state is on
-    disk. `held` rows wait.
+    disk. `held` rows wait. Of the rows that have arrived some came to operators that answer `later`, and `answered` is
+    how many results these have given.
     """
 
     family: Integers
@@ -76,6 +81,8 @@ class Partitions:
     arrived: Integers
     spilled: NDArray[np.bool_]
     held: Integers
+    later: Integers
+    answered: Integers
 
     @classmethod
     def of(cls, operators: Sequence[OperatorSeen]) -> Partitions:
@@ -87,7 +94,10 @@ class Partitions:
             on_disk = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *spilled]))
             waiting = np.unique(np.array([group for seen in members for group in seen.held], dtype=np.int64))
             groups = np.unique(np.concatenate([on_disk, waiting, *(seen.statistics.groups for seen in members)]))
-            known = [seen.statistics.dense(int(groups.max(initial=-1)) + 1) for seen in members]
+            count = int(groups.max(initial=-1)) + 1
+            known = [seen.statistics.dense(count) for seen in members]
+            nothing = Statistics().dense(count)
+            patient = [each if seen.answers_later else nothing for seen, each in zip(members, known, strict=True)]
             parts.append(
                 (
                     np.full(len(groups), family, dtype=np.int64),
@@ -97,11 +107,13 @@ class Partitions:
                     np.sum([each.arrived for each in known], axis=0)[groups],
                     np.isin(groups, on_disk),
                     np.array([sum(seen.held.get(g, 0) for seen in members) for g in groups.tolist()], dtype=np.int64),
+                    np.sum([each.arrived for each in patient], axis=0)[groups],
+                    np.sum([each.produced for each in patient], axis=0)[groups],
                 )
             )
         if not parts:
             none = np.empty(0, dtype=np.int64)
-            return cls(none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none)
+            return cls(none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none, none, none)
         return cls(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 

@@ -181,6 +181,7 @@ class Adaptation:
                     operators,
                     memory=self._memory.of(p),
                     busy=report.busy_ms / 1000,
+                    cpu=report.cpu_ms / 1000,
                     rows=report.worked,
                     results=sum(report.produced),
                     spilled_bytes=manifest.spilled_bytes,
@@ -194,7 +195,15 @@ class Adaptation:
         state = manifest.operators[operator.number]
         spilled = spilled_groups(state.generations)
         held = held_rows(state, self._groups, self._cuts) if state.held else {}
-        return OperatorSeen(operator.number, state.statistics, operator.spillable, operator.family, spilled, held)
+        return OperatorSeen(
+            operator.number,
+            state.statistics,
+            operator.spillable,
+            operator.family,
+            spilled,
+            held,
+            operator.answers_later,
+        )
 
     def _spill(self, action: SpillGroups, manifest: Manifest, step: int, since: Sequence[int | None]) -> Manifest:
         operator = self._operators[action.operator]

@@ -23,8 +23,8 @@ Share = tuple[GroupSet, Settled]
 
 @dataclass(frozen=True, slots=True)
 class Answering:
-    """What is settled for most groups, and for each; the groups that are `overdue` after the step, and those of which
-    rows are still `waiting` then."""
+    """What is settled for most groups, and for each, first for those that go on together; the groups that are `overdue`
+    after the step, and those of which rows are still `waiting` then."""
 
     settled: Settled
     shares: tuple[Share, ...]
@@ -52,7 +52,17 @@ class Answering:
             *((groups, Settled(since, since)) for groups, since in left_out),
         ]
         overdue = by_time((*left_out, (waiting - resting, settled.until)))
-        return cls(settled, tuple(share for share in shares if share[0]), overdue, waiting)
+        return cls(settled, tuple(shares), overdue, waiting)
+
+    @property
+    def by_group(self) -> Settled:
+        """What is settled, group by group."""
+        return replace(self.settled, others=self.shares[1:])
+
+    @property
+    def afterwards(self) -> Settled:
+        """What is settled after the step, group by group."""
+        return replace(self.settled, others=tuple((groups, Settled(None, time)) for groups, time in self.overdue))
 
     @property
     def by_all(self) -> Settled:

@@ -20,6 +20,7 @@ class Known:
     grouping: int | None
     unbounded: bool
     family: int
+    answers_later: bool
 
 
 def known_operators(network: Network, layout: Layout) -> list[Known]:
@@ -34,6 +35,7 @@ def known_operators(network: Network, layout: Layout) -> list[Known]:
             plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
             entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
             layout.families[entry.number],
+            entry.operator.waits,
         )
         for number in plan.rounds
         for entry in number.operators

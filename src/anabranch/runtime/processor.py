@@ -15,7 +15,7 @@ import gc
 import time
 import traceback
 import uuid
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,7 +28,7 @@ from anabranch.errors import AnabranchError, CorruptStateError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
 from anabranch.kernel.probe import blocks
-from anabranch.runtime.answering import Answering, Share
+from anabranch.runtime.answering import Answering
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.report import Report, parse_parked, report_body
@@ -39,6 +39,7 @@ from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.merge_budget import merge_rows
 from anabranch.state.run import HASH, TS, RunFile, Segment
 from anabranch.state.spill import (
     Held,
@@ -56,13 +57,6 @@ from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
-# A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move
-# at least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.
-MERGE_FACTOR = 1.5
-# Rows are looked up in all parts of a merge under way, so it had better be done soon: however few rows arrive, it moves
-# 4 MiB of rows, if these are neither fewer nor more than so many (131,072 narrow ones take 15 ms, writing included).
-MERGE_BYTES = 4 << 20
-LEAST_MERGED = 32_768, 131_072
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
@@ -118,14 +112,15 @@ class _Attempt:
         self.outlets = Outlets(plan, task, self._report, self._name[-8:])
         self._deltas: dict[int, Segment] = {}  # what is new, by port
         self._written: dict[int, RunFile] = {}  # of these, what is in a run already
+        self._drained: dict[int, Segment] = {}  # what has waited and is answered later, by port
         self._produced: NDArray[np.int64] = np.zeros(plan.groups, dtype=np.int64)  # by the operator at work, by group
         self._fresh = self._produced  # of these, results of what is new
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task, report = self._task, self._report
         arrived = [batch for batch in batches if batch.num_rows]
-        started = time.perf_counter()
-        waited = 0.0
+        started = _clocks()
+        waited = np.zeros(2)
         before = Manifest.from_json(task.manifest)
         self._files.start({piece.file for piece in before.active()})
         spines, states = list(before.spines), [OperatorState()] * len(before.operators)
@@ -135,9 +130,9 @@ class _Attempt:
         for operator in self._round.operators:
             states[operator.number] = before.operators[operator.number]
             for results in self._work(operator, spines, states):
-                yielded = time.perf_counter()
+                yielded = _clocks()
                 yield results
-                waited += time.perf_counter() - yielded
+                waited += _clocks() - yielded
         self.outlets.close()
         for file in task.warm:
             self._files.warm(file)
@@ -147,7 +142,7 @@ class _Attempt:
         manifest = Manifest(listed, tuple(states))
         report.look_at(manifest)
         report.cuts = self._cuts.texts(self._files.written)
-        report.busy_ms = (time.perf_counter() - started - waited) * 1000
+        report.busy_ms, report.cpu_ms = ((_clocks() - started - waited) * 1000).tolist()
         failpoint("processor.report")
         if self._files.written:
             sync(self._files.directory)
@@ -178,10 +173,10 @@ class _Attempt:
         arrived = self._arrived(operator)
         touched = arrived > 0
         self._report.worked += int(arrived.sum())
-        yield from self._route(operator, self._results(operator, spines, state, answering.shares))
+        yield from self._route(operator, self._results(operator, spines, state, answering))
         self._fresh = self._produced.copy()
         for nth, port in enumerate(operator.ports):
-            spines[port] = self._insert(operator, nth, spines[port], answering.by_all, needed)
+            spines[port] = self._insert(operator, nth, spines[port], answering, needed)
         cleaning = self._task.clean_up.get(operator.number)
         own = spilled_groups(state.generations)
         if cleaning is not None and own is not None:
@@ -286,13 +281,16 @@ class _Attempt:
                     self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
             come = [self._files.read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
-            if come:
+            if come and _answers_later(operator):
+                # Not with what is new: then runs that follow each other would be of the same times.
+                self._drained[port] = sort_rows(pa.Table.from_batches([part.rows for part in come]))
+            elif come:
                 self._add_delta(port, *come)
             held.append(tuple(kept))
         return replace(state, held=tuple(held) if any(held) else ())
 
     def _results(
-        self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, shares: Sequence[Share]
+        self, operator: OperatorPlan, spines: list[Spine], state: OperatorState, answering: Answering
     ) -> Iterator[pa.RecordBatch]:
         """What an operator makes of the active state and of what is new."""
         kernel = operator.operator
@@ -304,15 +302,14 @@ class _Attempt:
             for port, segments in zip(operator.ports, old, strict=True)
         ]
         if not isinstance(kernel, SpillableOperator):
-            for groups, settled in shares:
+            for groups, settled in (share for share in answering.shares if share[0]):
                 # It may look at rows as it likes.
                 seen = [[s.solid() for s in segments] for segments in all_among(old, groups)]
                 yield from kernel.process(seen, [of_groups(delta, groups) for delta in deltas], settled)
             return
         frozen = spilled_groups(state.generations) if kernel.freezes else None
-        for groups, settled in shares:
-            active = groups if frozen is None else groups - frozen
-            yield from self._counting(kernel.counted(all_among(old, active), deltas, settled, self._plan.groups))
+        active = old if frozen is None else all_among(old, GroupSet.all(self._plan.groups) - frozen)
+        yield from self._counting(kernel.counted(active, deltas, answering.by_group, self._plan.groups))
 
     def _in_turn(self, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
         """Groups to be cleaned up, as many at a time as should be read at once."""
@@ -407,9 +404,9 @@ class _Attempt:
     def _arrived(self, operator: OperatorPlan) -> NDArray[np.int64]:
         """How many rows have come for each group of an operator."""
         found = np.zeros(self._plan.groups, dtype=np.int64)
-        for port in operator.ports:
-            if len(self._deltas.get(port, ())):
-                found += group_counts(self._deltas[port].hashes, self._plan.groups)
+        for rows in (come.get(port) for port in operator.ports for come in (self._drained, self._deltas)):
+            if rows is not None and len(rows):
+                found += group_counts(rows.hashes, self._plan.groups)
         return found
 
     def _count(
@@ -446,20 +443,25 @@ class _Attempt:
         columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
-    def _insert(self, operator: OperatorPlan, nth: int, spine: Spine, settled: Settled, needed: Spared | None) -> Spine:
+    def _insert(
+        self, operator: OperatorPlan, nth: int, spine: Spine, answering: Answering, needed: Spared | None
+    ) -> Spine:
         port = operator.ports[nth]
-        if port not in self._deltas:
-            return spine
+        ours = isinstance(operator.operator, SpillableOperator)
+        settled = answering.afterwards if ours else answering.by_all
         threshold = self._task.purge[port]
-        delta = self._deltas[port]
-        file = self._written.get(port)
-        if file is None:
-            alive = keep_alive(delta, threshold, needed)
-            if alive is None:
-                return spine
-            file = self._files.write(alive)
-        spine = spine.insert(file)
-        budget = merge_rows(len(delta), spine) * max(1, len(spine.merges))
+        new = [come[port] for come in (self._drained, self._deltas) if port in come]
+        had = spine
+        for rows in new:
+            file = self._written.get(port) if rows is self._deltas.get(port) else None
+            alive = keep_alive(rows, threshold, needed) if file is None else None
+            if alive is not None:
+                file = self._files.write(alive)
+            if file is not None:
+                spine = spine.insert(file)
+        if spine is had:
+            return spine
+        budget = merge_rows(sum(map(len, new)), spine) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
             # What a spilled group still needs is not known here.
@@ -479,11 +481,14 @@ class _Attempt:
         return self._written.get(port) or self._files.write(self._deltas[port])
 
 
-def merge_rows(arrived: int, spine: Spine) -> int:
-    """How many rows each merge of a spine may move in a step in which so many have arrived."""
-    fewest, most = LEAST_MERGED
-    quickly_done = MERGE_BYTES * spine.rows // max(spine.bytes, 1)
-    return max(int(MERGE_FACTOR * arrived), min(max(quickly_done, fewest), most))
+def _answers_later(operator: OperatorPlan) -> bool:
+    """Whether an operator of our own has nothing to do with rows in the step in which they come."""
+    return isinstance(operator.operator, SpillableOperator) and operator.operator.waits
+
+
+def _clocks() -> NDArray[np.float64]:
+    """The time, and the CPU time of this worker, which has one task at a time; both in seconds."""
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def round_prefix(step: int, number: int, processor: int) -> str:

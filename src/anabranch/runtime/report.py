@@ -25,8 +25,8 @@ class Report:
 
     `results` and `result_files` are per outlet; `produced` and, of these, what was `owed`, per operator. `late_joined`
     counts joined rows that came after what they would have changed was answered. `held` rows wait, `worked` counts
-    those that operators have worked on. `cuts` tell where partition groups begin in new files (`FileCuts.texts`), so
-    that the driver need not look into them to move groups.
+    those that operators have worked on; `cpu_ms` is the CPU time of `busy_ms`. `cuts` tell where partition groups begin
+    in new files (`FileCuts.texts`), so that the driver need not look into them to move groups.
     """
 
     processor: int
@@ -50,6 +50,7 @@ class Report:
     held_rows: int = 0
     held_bytes: int = 0
     worked: int = 0
+    cpu_ms: float = 0.0
     cuts: dict[str, str] = field(default_factory=dict)
 
     def look_at(self, manifest: Manifest) -> None:
@@ -105,6 +106,7 @@ class Report:
             held_rows=self.held_rows + other.held_rows,
             held_bytes=self.held_bytes + other.held_bytes,
             worked=self.worked + other.worked,
+            cpu_ms=self.cpu_ms + other.cpu_ms,
             cuts=self.cuts | other.cuts,
         )
 

@@ -26,10 +26,7 @@ def all_among(ports: list[list[Segment]], groups: GroupSet) -> list[list[Segment
     """The segments at some ports, of which only rows of some groups count."""
     if groups.is_all:
         return ports
-    return [
-        [segment.of_groups(groups if segment.groups is None else groups & segment.groups) for segment in segments]
-        for segments in ports
-    ]
+    return [[segment.among(groups) for segment in segments] for segments in ports]
 
 
 def with_columns(segment: Segment, columns: tuple[str, ...]) -> Segment:

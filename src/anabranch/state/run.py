@@ -107,6 +107,10 @@ class Segment:
         """The same rows, of which only those of some groups count; None for all."""
         return self if groups is None else replace(self, groups=groups)
 
+    def among(self, groups: GroupSet) -> Segment:
+        """The same rows, of which only those of some groups count, if they did before."""
+        return self.of_groups(groups if self.groups is None else groups & self.groups)
+
     def meant(self, most: int | None = None) -> NDArray[np.int64]:
         """The numbers of the rows that count, or of the first so many of them, found group by group."""
         if self.groups is None:
