@@ -24,18 +24,26 @@ ROW = 100
 
 @dataclass
 class Model:
-    """Processors with speeds, each with as many groups; rows of groups that are held wait for a later step."""
+    """Processors with speeds, each with as many groups; rows of groups that are held wait for a later step.
+
+    A step takes a `fixed` time besides. With `later` what comes in a step is worked on in the next, as by a group-by,
+    and a group rests while its rows wait. All are `loaded` by as much: so many seconds for one of CPU time.
+    """
 
     policy: SkewBuffer
     speeds: list[float]
     groups: int = 8
     families: int = 1
     moves: frozenset[int] = frozenset()
+    later: bool = False
+    fixed: float = 0.0
+    loaded: list[float] = field(default_factory=lambda: [3.0] * 8)
     step: int = 0
     seconds: float = 0.0
     held: set[tuple[int, int]] = field(default_factory=set)
     waiting: dict[tuple[int, int], int] = field(default_factory=dict)
     arrived: dict[tuple[int, int], int] = field(default_factory=dict)
+    answered: dict[tuple[int, int], int] = field(default_factory=dict)
     waited: dict[tuple[int, int], int] = field(default_factory=dict)
     actions: list[HoldGroups] = field(default_factory=list)
 
@@ -50,15 +58,19 @@ class Model:
         for p, speed in enumerate(self.speeds):
             worked = 0
             for key in self.keys(p):
+                rests = key in self.waiting or key in self.held
                 come = self.waiting.pop(key, 0) + (rows if isinstance(rows, int) else rows[p])
+                if self.later and not rests:
+                    worked += self.arrived.get(key, 0) - self.answered.get(key, 0)
+                    self.answered[key] = self.arrived.get(key, 0)
                 if key in self.held and come:
                     self.waiting[key] = come
                     self.waited[key] = self.waited.get(key, 0) + 1
                 else:
-                    worked += come
+                    worked += 0 if self.later else come
                     self.arrived[key] = self.arrived.get(key, 0) + come
                     self.waited[key] = 0
-            busy.append(worked / speed)
+            busy.append((self.fixed + worked / speed) * self.loaded[p] / 3)
             seen.append(self.seen(p, busy[-1], worked))
         self.seconds = max(busy)
         self.actions = list(self.policy.decide(Snapshot(self.step, NOW + self.step, tuple(seen), 1.0)))
@@ -69,16 +81,26 @@ class Model:
         operators = []
         for family in range(self.families):
             own = [key for key in self.keys(p) if key[0] == family]
-            come = np.array([self.arrived.get(key, 0) for key in own], dtype=np.int64)
+            come, given = (
+                np.array([counted.get(key, 0) for key in own], dtype=np.int64)
+                for counted in (self.arrived, self.answered if self.later else self.arrived)
+            )
             count = len(own)
             known = Statistics(
-                np.array([group for _, group in own]), come * ROW, come, come * 1.0, np.full(count, NOW), come
+                np.array([group for _, group in own]), come * ROW, given, given * 1.0, np.full(count, NOW), come
             )
             held = {group: self.waiting[family, group] for _, group in own if (family, group) in self.waiting}
-            operators.append(OperatorSeen(family, known, family=family, held=held))
+            operators.append(OperatorSeen(family, known, family=family, held=held, answers_later=self.later))
         active = sum(int(entry.statistics.bytes.sum()) for entry in operators)
         return ProcessorSeen(
-            p, active, tuple(operators), busy=busy, rows=worked, held_bytes=self.buffered(p), moves=p in self.moves
+            p,
+            active,
+            tuple(operators),
+            busy=busy,
+            cpu=busy / self.loaded[p],
+            rows=worked,
+            held_bytes=self.buffered(p),
+            moves=p in self.moves,
         )
 
     def buffered(self, processor: int) -> int:
@@ -102,7 +124,8 @@ def test_groups_of_a_slow_processor_wait_so_that_the_others_need_not() -> None:
     assert {action.processor for action in model.actions} == {2}
     assert "processor 2 would take" in model.actions[0].reason
     settled = 0.96 * TARGET * (4 - 1) / (4 - TARGET)
-    assert max(times[5:]) <= 1.15 * settled
+    assert max(times[5:]) <= 1.3 * settled
+    assert sum(times[5:]) <= 1.05 * settled * len(times[5:])
     assert model.buffered(2) > 0
 
 
@@ -144,13 +167,23 @@ def test_groups_of_several_families_take_an_action_each() -> None:
 def test_the_buffer_is_bounded_and_then_the_others_wait() -> None:
     size = 4 * 1_000 * ROW
     model = Model(SkewBuffer(size=size), [800.0] * 3 + [200.0])
-    filled = []
+    filled, seconds = [], []
     for _ in range(60):
         model.run(100)
         filled.append(model.buffered(3))
-    assert max(filled) <= size // 4
-    assert max(filled) > size // 8, "it is used"
-    assert model.seconds > 2, "nothing else helps"
+        seconds.append(model.seconds)
+    assert max(filled) <= size
+    assert max(filled) > size // 2, "whoever needs it has all of it"
+    assert max(seconds[-8:]) > 2, "nothing else helps"
+
+
+def test_all_processors_share_the_buffer() -> None:
+    size = 2_000 * ROW
+    model = Model(SkewBuffer(size=size), [800.0] * 6 + [200.0] * 2)
+    for _ in range(40):
+        model.run(100)
+        assert sum(map(model.buffered, range(8))) <= size
+    assert min(model.buffered(6), model.buffered(7)) > 0
 
 
 def test_a_single_processor_and_one_with_a_move_under_way_are_left_alone() -> None:
@@ -193,14 +226,14 @@ def test_arguments_that_make_no_sense_are_refused(wrong: dict[str, object], mess
     groups=st.sampled_from([1, 2, 5, 8, 20]),
     target=st.sampled_from([None, "100 milliseconds", "1 second"]),
 )
-def test_no_group_waits_longer_than_there_are_groups_or_patience_lasts(
+def test_no_group_waits_longer_than_patience_lasts_and_there_are_groups(
     speeds: list[float], rows: list[list[int]], groups: int, target: str | None
 ) -> None:
     model = Model(SkewBuffer(target=target), speeds, groups)
     for some in rows:
         model.run(some)
         assert all(0 <= action.processor < len(speeds) for action in model.actions)
-        assert max(model.waited.values()) <= max(groups, PATIENCE)
+        assert max(model.waited.values()) <= PATIENCE + groups
         for p in range(len(speeds)):
             assert not set(model.keys(p)) <= model.held, "somebody is always served"
 
@@ -215,10 +248,10 @@ def test_a_processor_that_has_recovered_catches_up_while_the_others_have_little_
         model.run(2)
     model.speeds = [100.0, 400.0, 400.0, 400.0]
     waiting = []
-    for _ in range(6):
+    for _ in range(4):
         model.run(2)
         waiting.append(sum(model.waiting.values()))
-    assert waiting[1] > waiting[3] > waiting[5]
+    assert waiting[0] > waiting[1] > waiting[3]
 
 
 def test_a_processor_that_becomes_late_is_brought_to_the_target_in_the_next_step() -> None:
@@ -239,3 +272,28 @@ def test_nobody_holds_anything_back_when_all_become_slow() -> None:
     for _ in range(8):
         model.run(10)
         assert not model.actions
+
+
+@pytest.mark.parametrize("later", [False, True])
+@pytest.mark.parametrize("fixed", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("groups", [16, 64])
+def test_external_load_that_comes_and_goes_is_felt_for_a_step_or_two(later: bool, fixed: float, groups: int) -> None:
+    """With load and without a buffer a step takes 2.5 times as long."""
+    model = Model(SkewBuffer(), [100 / (1 - fixed)] * 4, groups, later=later, fixed=fixed)
+    usual, load = [3.0] * 8, [7.5] + [3.0] * 7
+    steps = []
+    for model.loaded in [usual] * 8 + [load] * 8 + [usual] * 24:
+        steps.append(max(model.run(round(100 / groups))))
+    before, slow, afterwards = steps[7], steps[8:16], steps[16:]
+    assert slow[0] == pytest.approx(2.5 * before), "nobody knew before"
+    assert sum(slow) <= 0.75 * 8 * slow[0]
+    assert max(afterwards) <= 2.2 * before, "what waited does not come all at once"
+    assert not model.waiting, "and has come in the end"
+
+
+def test_a_group_that_is_too_large_for_a_step_comes_all_the_same() -> None:
+    model = Model(SkewBuffer(), [100.0] * 4, groups=2)
+    usual, load = [3.0] * 8, [9.0] + [3.0] * 7
+    for model.loaded in [usual] * 6 + [load] * 6 + [usual] * 12:
+        model.run(50)
+    assert not model.waiting

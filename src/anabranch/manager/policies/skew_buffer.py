@@ -3,28 +3,32 @@
 A step ends when its last processor is done, which is the head-of-line blocking of the paper. So what a slow processor
 would be late with waits in its buffer, and comes with a later step. Nothing is moved: long-term imbalance is for Flux.
 
-After each step, and per processor: its rate is rows by how long it was busy in the last step. Rows that come in a step
-may be answered in the next, so if a group got fewer than before, those of an average step of the last `STEPS` count; of
-a group that waited none do. What it will get is what waits plus what has arrived per step. If that takes longer than
-the target, groups are held for a step, until the others make up about rate * target rows.
+After each step, and per processor: what it was busy with is the rows that came or, where rows are answered in later
+steps, those that were answered. Part of a step (`FIXED`) takes its time however few rows there are, so x rows cost
+`FIXED` + (1 - `FIXED`) x / mean, by the mean of all processors. How long it will be busy is that cost times two
+factors: the CPU time for a cost of 1, by all steps, of which later ones count more, since a processor's rows seldom
+become others from one step to the next; and its *stretch*, how many times the CPU time it was busy in the last step,
+where external load is seen at once, however many rows there were. What it will get is what waits plus what has arrived
+per step, and if that takes too long groups are held for a step.
 
-Without a `target` it is 1.1 times the mean busy time of all; since no two steps are quite alike, somebody of whom
-nothing waits yet is late only from 1.25 times the mean on. The mean contains the slow one, whose busy time comes down
-to the target: with P processors whose others take t, the target settles at 1.1 (P - 1) t / (P - 1.1), that is 1.14 t
-for four. A single processor waits for nobody and is left alone.
+Without a `target` it is 1.1 times the mean busy time of all; since no two steps are quite alike, groups begin to wait
+only if it would take 1.25 times the mean. The mean contains the slow one, whose busy time comes down to the target:
+with P processors whose others take t, the target settles at 1.1 (P - 1) t / (P - 1.1), that is 1.14 t for four. A
+single processor waits for nobody and is left alone. What a processor might have got, but did not since the next group
+was too large for it, is saved for later steps: otherwise groups would wait the longer, the longer they have waited.
 
 The mean is that of the last step or the last `STEADY` ones, whichever is longer. If the target became smaller whenever
 there is little to do, more rows would wait, also on processors that have recovered and could catch up; if it did not
 become larger at once, rows would wait on processors that are as late as all others.
 
-The buffer is keyed by partition group, as in the paper, and bounded: each processor has its part of `size`, and no more
-groups are held than fit into it, as far as can be known before rows arrive. When it is full the processor gets the rest
-and the others wait, as without a buffer. So a processor that stays slow is late again after a while.
+The buffer is keyed by partition group, as in the paper, and bounded: all processors share its `size`, so one that is
+slow may have all of it, and no more groups are held than fit, as far as can be known before rows arrive. When it is
+full the processor gets the rest and the others wait, as without a buffer. So a processor that stays slow is late again
+after a while.
 
 Who waits goes on waiting, and the others go on: rows that wait are written and read again, and a group that has waited
-has more to do afterwards, so taking turns would cost more, and come in waves. But if the last of n groups that wait
-would wait longer than `PATIENCE` steps otherwise, or than there are groups, the one that has waited longest is served
-first. So with g groups nobody waits longer than max(g, `PATIENCE`) steps.
+has more to do afterwards, so taking turns would cost more, and come in waves. But after `PATIENCE` steps the group that
+has waited longest is served besides, one in each step. So with g groups nobody waits longer than `PATIENCE` + g steps.
 """
 
 from __future__ import annotations
@@ -48,6 +52,12 @@ STEPS = 2
 STEADY = 16
 # How many times the mean a processor may take, and how many it takes to be late.
 TARGET, LATE = 1.1, 1.25
+# The part of an average step that does not depend on rows, and what CPU time counts after a step, of what it did.
+FIXED = 0.2
+DECAY = 0.75
+# The ratio from which on rows have become others, by CPU time for the same cost, and the least cost that can tell.
+CHANGED = 2.0
+TELLING = 0.5
 # Steps after which groups that wait are served one by one, whoever else is not.
 PATIENCE = 16
 
@@ -56,17 +66,52 @@ Partition = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What is remembered of a step: how long processors were busy, and by partition how many rows were ever worked on,
-    and how many came, those that wait included."""
+class Counts:
+    """What is remembered of a step, by partition: how many rows ever came, those that wait included, how many were
+    worked on at once or came to be answered later, and how many answers these have got."""
 
-    busy: Mapping[int, float]
-    worked: Mapping[Partition, int]
-    come: Mapping[Partition, int]
+    come: dict[Partition, int] = field(default_factory=dict)
+    at_once: dict[Partition, int] = field(default_factory=dict)
+    later: dict[Partition, int] = field(default_factory=dict)
+    answered: dict[Partition, int] = field(default_factory=dict)
 
 
-def _no_steps() -> deque[Step]:
-    return deque(maxlen=STEADY + 1)
+@dataclass(slots=True)
+class Pace:
+    """How fast a processor is: CPU time and cost, both with later steps counting more, and its stretch."""
+
+    cpu: float = 0.0
+    cost: float = 0.0
+    stretch: float = 1.0
+
+    def add(self, cpu: float, cost: float) -> None:
+        """Take in a step. If it was none of the smallest and rows have become others by far, only that counts."""
+        now, before = cpu * self.cost, self.cpu * cost
+        if cost > TELLING and max(now, before) > CHANGED * min(now, before):
+            self.cpu = self.cost = 0.0
+        self.cpu = DECAY * self.cpu + cpu
+        self.cost = DECAY * self.cost + cost
+
+    @property
+    def seconds(self) -> float:
+        """How long it is busy for a cost of 1."""
+        return self.stretch * self.cpu / self.cost
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A step as the mean processor had it."""
+
+    busy: float
+    rows: float
+
+
+def _no_counts() -> deque[Counts]:
+    return deque(maxlen=STEPS + 1)
+
+
+def _no_means() -> deque[Mean]:
+    return deque(maxlen=STEADY)
 
 
 @dataclass(slots=True)
@@ -80,7 +125,10 @@ class SkewBuffer:
 
     size: int | str = "64m"
     target: str | timedelta | None = None
-    _steps: deque[Step] = field(default_factory=_no_steps, init=False, repr=False, compare=False)
+    _counts: deque[Counts] = field(default_factory=_no_counts, init=False, repr=False, compare=False)
+    _means: deque[Mean] = field(default_factory=_no_means, init=False, repr=False, compare=False)
+    _paces: dict[int, Pace] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _saved: dict[int, float] = field(default_factory=dict, init=False, repr=False, compare=False)
     _waited: dict[Partition, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -93,67 +141,100 @@ class SkewBuffer:
         """The groups of late processors that wait in the next step."""
         partitions = {seen.processor: seen.partitions() for seen in snapshot.processors}
         self._remember(snapshot, partitions)
-        target = self._target()
-        if len(snapshot.processors) < 2 or len(self._steps) < 2 or target <= 0:
+        if len(snapshot.processors) < 2 or not self._means:
             return iter(())
+        filled = {seen.processor: seen.held_bytes for seen in snapshot.processors}
         held: list[HoldGroups] = []
         for seen in snapshot.processors:
-            if not seen.moves:
-                space = parse_bytes(self.size) // len(snapshot.processors)
-                held += self._hold(seen, partitions[seen.processor], target, space)
+            if not seen.moves and seen.processor in self._paces:
+                others = sum(size for processor, size in filled.items() if processor != seen.processor)
+                chosen, filled[seen.processor] = self._hold(seen, partitions[seen.processor], others)
+                held += chosen
         return iter(held)
 
     def _remember(self, snapshot: Snapshot, partitions: Mapping[int, Partitions]) -> None:
-        """Take in a step. One without rows tells nothing of rates."""
-        worked: dict[Partition, int] = {}
-        come: dict[Partition, int] = {}
+        """Take in a step. One in which nothing was done tells nothing of how fast processors are."""
+        worked = self._worked(partitions)
+        now = Counts()
         for known in partitions.values():
             keys = _keys(known)
-            worked.update(zip(keys, known.arrived.tolist(), strict=True))
-            come.update(zip(keys, (known.arrived + known.held).tolist(), strict=True))
+            for counted, values in (
+                (now.come, known.arrived + known.held),
+                (now.at_once, known.arrived - known.later),
+                (now.later, known.later),
+                (now.answered, known.answered),
+            ):
+                counted.update(zip(keys, values.tolist(), strict=True))
             for key, held in zip(keys, known.held.tolist(), strict=True):
                 self._waited[key] = self._waited.get(key, 0) + 1 if held else 0
-        if not self._steps or any(seen.rows for seen in snapshot.processors):
-            self._steps.append(Step({seen.processor: seen.busy for seen in snapshot.processors}, worked, come))
+        self._counts.append(now)
+        if not any(worked.values()):
+            return
+        mean_busy = np.mean([seen.busy for seen in snapshot.processors])
+        self._means.append(Mean(float(mean_busy), float(np.mean([*worked.values()]))))
+        for seen in snapshot.processors:
+            if seen.cpu > 0:
+                pace = self._paces.setdefault(seen.processor, Pace())
+                pace.add(seen.cpu, self._cost(worked[seen.processor]))
+                pace.stretch = seen.busy / seen.cpu
 
-    def _target(self) -> float:
+    def _worked(self, partitions: Mapping[int, Partitions]) -> dict[int, float]:
+        """By processor, the rows that it was busy with in the last step; nothing before there are two."""
+        if not self._counts:
+            return dict.fromkeys(partitions, 0.0)
+        before = self._counts[-1]
+        answers = sum(int(known.answered.sum()) for known in partitions.values())
+        # As many rows as it takes for an answer, in the long run; those of the last step have got none yet.
+        each = sum(before.later.values()) / answers if answers else 0.0
+        return {
+            processor: float(_grown(known, known.arrived - known.later, before.at_once).sum())
+            + each * float(_grown(known, known.answered, before.answered).sum())
+            for processor, known in partitions.items()
+        }
+
+    def _mean_rows(self) -> float:
+        return float(np.mean([mean.rows for mean in self._means]))
+
+    def _cost(self, rows: float) -> float:
+        """What so many rows cost, as part of what an average step does."""
+        return FIXED + (1 - FIXED) * rows / self._mean_rows()
+
+    def _allowance(self, processor: int, seconds: float) -> float:
+        """For how many rows a processor is busy for so long."""
+        return (seconds / self._paces[processor].seconds - FIXED) / (1 - FIXED) * self._mean_rows()
+
+    def _targets(self) -> tuple[float, float]:
+        """How long a processor may take, and from when on it is late."""
         if self.target is not None:
-            return seconds_of("target", self.target)
-        means = [np.mean(list(step.busy.values())) for step in list(self._steps)[1:]]
-        return TARGET * float(max(np.mean(means), means[-1])) if means else 0.0
+            return (seconds_of("target", self.target),) * 2
+        mean = max(float(np.mean([mean.busy for mean in self._means])), self._means[-1].busy)
+        return TARGET * mean, LATE * mean
 
-    def _recent(self) -> int:
-        """Over how many steps rows are counted: there must be one before that says what had come until then."""
-        return min(len(self._steps) - 1, STEPS)
-
-    def _hold(self, seen: ProcessorSeen, known: Partitions, target: float, space: int) -> list[HoldGroups]:
-        rows, busy = self._worked(known), self._steps[-1].busy.get(seen.processor, 0.0)
-        steps = self._recent()
-        expected = known.held + _grown(known, known.arrived + known.held, self._steps[-1 - steps].come) / steps
-        late = target if self.target is not None or known.held.any() else target * LATE / TARGET
-        if rows == 0 or busy <= 0 or expected.sum() * busy <= late * rows:
-            return []
+    def _hold(self, seen: ProcessorSeen, known: Partitions, others: int) -> tuple[list[HoldGroups], int]:
+        """Which groups of a processor wait, and how many bytes that makes; those of others have so many."""
+        steps = len(self._counts) - 1
+        expected = known.held + _grown(known, known.arrived + known.held, self._counts[0].come) / steps
+        target, late = self._targets()
         waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
-        order = _in_turn(waited)
-        order = order[expected[order] > 0]
-        served = _served(expected[order], target * rows / busy, space / self._row_bytes(seen, known))
-        needs = format_seconds(float(expected.sum()) * busy / rows)
+        order, go_on = _in_turn(waited)
+        rows = expected[order]
+        allowance = self._allowance(seen.processor, target)
+        served = _served(rows, allowance + self._saved.get(seen.processor, 0.0))
+        if rows[go_on].sum() <= self._allowance(seen.processor, late):
+            served = max(served, go_on.stop)
+        self._save(seen.processor, allowance - float(rows[:served].sum()), rows[served:])
+        row_bytes = _row_bytes(seen, known)
+        served = max(served, _crowded(rows, (parse_bytes(self.size) - others) / row_bytes), 1)
+        chosen = order[served:]
+        chosen = chosen[expected[chosen] > 0]
+        needs = format_seconds(self._cost(float(expected.sum())) * self._paces[seen.processor].seconds)
         reason = f"processor {seen.processor} would take {needs} for the next step, more than {format_seconds(target)}"
-        return _held(seen.processor, known, order[served:], reason)
+        return _held(seen.processor, known, chosen, reason), int(expected[chosen].sum() * row_bytes)
 
-    def _worked(self, known: Partitions) -> float:
-        """The rows that a processor was busy with in the last step."""
-        steps = self._recent()
-        last = _grown(known, known.arrived, self._steps[-2].worked)
-        mean = _grown(known, known.arrived, self._steps[-1 - steps].worked) / steps
-        return float(np.where(last > 0, np.maximum(last, mean), 0).sum())
-
-    def _row_bytes(self, seen: ProcessorSeen, known: Partitions) -> float:
-        """The size of a row: of those that wait, or else of those in the state."""
-        waiting = int(known.held.sum())
-        if waiting and seen.held_bytes:
-            return seen.held_bytes / waiting
-        return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
+    def _save(self, processor: int, left: float, waiting: Floats) -> None:
+        """Remember what a processor was allowed and did not get, since what waits came in too large pieces."""
+        saved = self._saved.get(processor, 0.0) + left
+        self._saved[processor] = float(np.clip(saved, 0.0, waiting.max(initial=0.0)))
 
 
 def _grown(known: Partitions, now: Integers, before: Mapping[Partition, int]) -> Integers:
@@ -162,20 +243,32 @@ def _grown(known: Partitions, now: Integers, before: Mapping[Partition, int]) ->
     return np.where(now >= then, now - then, now)
 
 
-def _in_turn(waited: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order in which groups that have waited for so many steps are served."""
+def _in_turn(waited: NDArray[np.int64]) -> tuple[NDArray[np.int64], slice]:
+    """The order in which groups that have waited for so many steps are served, and where in it those are that have not
+    waited."""
     waiting = np.argsort(-waited, kind="stable")[: np.count_nonzero(waited)]
-    overdue = len(waiting) > 0 and waited[waiting[0]] + len(waiting) >= PATIENCE
-    first = waiting[: int(overdue)]
-    return np.concatenate([first, np.flatnonzero(waited == 0), waiting[len(first) :]])
+    first = waiting[: int(waited.max(initial=0) >= PATIENCE)]
+    order = np.concatenate([first, np.flatnonzero(waited == 0), waiting[len(first) :]])
+    return order, slice(len(first), len(order) - len(waiting) + len(first))
 
 
-def _served(expected: Floats, allowance: float, space: float) -> int:
-    """How many partitions get their rows, in turn: about what is allowed, and those that there is no space for."""
-    worked = np.cumsum(expected)
-    allowed = int(np.searchsorted(worked - expected / 2, allowance, side="right"))
-    crowded = int(np.searchsorted(worked, worked[-1] - space, side="left")) + 1 if worked[-1] > space else 0
-    return max(allowed, crowded, 1)
+def _served(rows: Floats, allowance: float) -> int:
+    """How many partitions get their rows, in turn, if about so many are allowed."""
+    return int(np.searchsorted(np.cumsum(rows) - rows / 2, allowance, side="right"))
+
+
+def _crowded(rows: Floats, space: float) -> int:
+    """How many partitions have to get their rows, in turn, since there is no space for more than so many."""
+    total = np.cumsum(rows)
+    return int(np.searchsorted(total, total[-1] - space, side="left")) + 1 if len(rows) and total[-1] > space else 0
+
+
+def _row_bytes(seen: ProcessorSeen, known: Partitions) -> float:
+    """The size of a row: of those that wait, or else of those in the state."""
+    waiting = int(known.held.sum())
+    if waiting and seen.held_bytes:
+        return seen.held_bytes / waiting
+    return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
 
 
 def _held(processor: int, known: Partitions, chosen: NDArray[np.int64], reason: str) -> list[HoldGroups]:
