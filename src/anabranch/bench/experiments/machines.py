@@ -29,9 +29,9 @@ TUPLES = 128_000  # per batch
 TURN = 7
 
 
-def workload(batches: int) -> GroupWorkload:
-    """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=TUPLES * batches, batch_count=batches, keys=16_384, history=4)
+def workload(batches: int, tuples: int = TUPLES, history: int = 4) -> GroupWorkload:
+    """The windowed group-by, for so many batches of so many tuples, over so many of each group."""
+    return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=history)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
@@ -39,9 +39,9 @@ def loaded(batch: int, *machines: int) -> SlowDown:
     return SlowDown(batch, tuple(MACHINE * (LEFT if one in machines else 1) for one in range(MACHINES)))
 
 
-def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown) -> Variant:
+def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown, groups: int = GROUPS) -> Variant:
     """Four machines that are loaded like this."""
-    return Variant(name, policies=policies, processors=MACHINES, groups=GROUPS, perturbations=loads)
+    return Variant(name, policies=policies, processors=MACHINES, groups=groups, perturbations=loads)
 
 
 def balancing() -> tuple[Policy, ...]:
