@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.delta import keep_after, sort_rows
-from anabranch.kernel.operator import EXPIRY, Settled
+from anabranch.kernel.operator import EXPIRY, Settled, answers_later
 from anabranch.kernel.window_aggregate import Call, WindowAggregate, _ranks
 from anabranch.plan.watermark import PortTime, SourceTime, thresholds
 from anabranch.state.groups import GroupSet
@@ -259,6 +259,20 @@ def test_of_a_group_that_is_overdue_all_rows_stay_that_its_answers_need(
     kept = operator.keep(0, merged, Settled(None, until, ((slow, Settled(None, reached)),)))
     later = Settled(until, 40, ((slow, Settled(reached, 40)),))
     assert given_by(operator, [kept], later) == given_by(operator, [merged], later)
+
+
+def test_only_an_operator_that_counts_its_answers_is_known_to_answer_later() -> None:
+    class OfAUser:
+        waits = True
+
+        def process(self, old: object, deltas: object, settled: Settled) -> list[pa.RecordBatch]:
+            return []
+
+        def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
+            return rows
+
+    assert answers_later(grouped(width=1))
+    assert not answers_later(OfAUser())
 
 
 def test_ties_put_nulls_first_and_nan_last() -> None:

@@ -27,7 +27,8 @@ class Model:
     """Processors with speeds, each with as many groups; rows of groups that are held wait for a later step.
 
     A step takes a `fixed` time besides. With `later` what comes in a step is worked on in the next, as by a group-by,
-    and a group rests while its rows wait. All are `loaded` by as much: so many seconds for one of CPU time.
+    and a group rests while its rows wait. All are `loaded` by as much: so many seconds for one of CPU time. Groups that
+    are `quiet` get nothing after the first step.
     """
 
     policy: SkewBuffer
@@ -38,6 +39,7 @@ class Model:
     later: bool = False
     fixed: float = 0.0
     loaded: list[float] = field(default_factory=lambda: [3.0] * 8)
+    quiet: frozenset[int] = frozenset()
     step: int = 0
     seconds: float = 0.0
     held: set[tuple[int, int]] = field(default_factory=set)
@@ -59,7 +61,8 @@ class Model:
             worked = 0
             for key in self.keys(p):
                 rests = key in self.waiting or key in self.held
-                come = self.waiting.pop(key, 0) + (rows if isinstance(rows, int) else rows[p])
+                fed = rows if isinstance(rows, int) else rows[p]
+                come = self.waiting.pop(key, 0) + (0 if self.step > 1 and key[1] in self.quiet else fed)
                 if self.later and not rests:
                     worked += self.arrived.get(key, 0) - self.answered.get(key, 0)
                     self.answered[key] = self.arrived.get(key, 0)
@@ -297,3 +300,16 @@ def test_a_group_that_is_too_large_for_a_step_comes_all_the_same() -> None:
     for model.loaded in [usual] * 6 + [load] * 6 + [usual] * 12:
         model.run(50)
     assert not model.waiting
+
+
+@pytest.mark.parametrize("later", [False, True])
+def test_a_processor_that_cannot_keep_to_its_target_gets_rows_all_the_same(later: bool) -> None:
+    policy = SkewBuffer(target="1 millisecond")
+    model = Model(policy, [100.0] * 3, groups=4, later=later, fixed=0.5, quiet=frozenset({0, 4, 8}))
+    for _ in range(6):
+        model.run(10)
+    for _ in range(6):
+        before = dict(model.arrived)
+        model.run(10)
+        for p in range(3):
+            assert any(model.arrived[key] > before[key] for key in model.keys(p)), "somebody is always served"

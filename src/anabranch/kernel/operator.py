@@ -58,6 +58,11 @@ class StatefulOperator(Protocol):
         """Those rows of a run that may still be needed, given what is in the run alone. Sorted runs stay sorted."""
 
 
+def answers_later(operator: object) -> bool:
+    """Whether an operator of our own has little to do with rows in the step in which they come, and counts answers."""
+    return isinstance(operator, SpillableOperator) and operator.waits
+
+
 # Results, and how many of them each partition group has.
 Counted = tuple[pa.RecordBatch, NDArray[np.int64]]
 

@@ -26,7 +26,8 @@ class OperatorSeen:
     """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
 
     Of the groups in `spilled` some state is on disk only; None if there are none. `held` are rows that wait, by group.
-    An operator that `answers_later` has little to do with a row until it is settled, in a later step than it came in.
+    An operator that `answers_later` has little to do with a row until it is settled, in a later step than it came in,
+    and counts its answers.
     """
 
     operator: int

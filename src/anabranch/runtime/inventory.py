@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.kernel.operator import SpillableOperator
+from anabranch.kernel.operator import SpillableOperator, answers_later
 from anabranch.plan.network import Network
 from anabranch.runtime.layout import Layout
 
@@ -35,7 +35,7 @@ def known_operators(network: Network, layout: Layout) -> list[Known]:
             plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
             entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
             layout.families[entry.number],
-            entry.operator.waits,
+            answers_later(entry.operator),
         )
         for number in plan.rounds
         for entry in number.operators

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError, CorruptStateError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
-from anabranch.kernel.operator import Counted, Settled, SpillableOperator
+from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answers_later
 from anabranch.kernel.probe import blocks
 from anabranch.runtime.answering import Answering
 from anabranch.runtime.arrivals import Arrivals
@@ -281,7 +281,7 @@ class _Attempt:
                     self._deltas[port] = rows_of(delta, ~waiting)
                     self._written.pop(port, None)
             come = [self._files.read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
-            if come and _answers_later(operator):
+            if come and answers_later(operator.operator):
                 # Not with what is new: then runs that follow each other would be of the same times.
                 self._drained[port] = sort_rows(pa.Table.from_batches([part.rows for part in come]))
             elif come:
@@ -404,10 +404,13 @@ class _Attempt:
     def _arrived(self, operator: OperatorPlan) -> NDArray[np.int64]:
         """How many rows have come for each group of an operator."""
         found = np.zeros(self._plan.groups, dtype=np.int64)
-        for rows in (come.get(port) for port in operator.ports for come in (self._drained, self._deltas)):
-            if rows is not None and len(rows):
-                found += group_counts(rows.hashes, self._plan.groups)
+        for rows in (rows for port in operator.ports for rows in self._come(port)):
+            found += group_counts(rows.hashes, self._plan.groups)
         return found
+
+    def _come(self, port: int) -> list[Segment]:
+        """What has come to a port: rows that have waited, and new ones."""
+        return [come[port] for come in (self._drained, self._deltas) if len(come.get(port, ()))]
 
     def _count(
         self,
@@ -450,9 +453,8 @@ class _Attempt:
         ours = isinstance(operator.operator, SpillableOperator)
         settled = answering.afterwards if ours else answering.by_all
         threshold = self._task.purge[port]
-        new = [come[port] for come in (self._drained, self._deltas) if port in come]
-        had = spine
-        for rows in new:
+        come, had = self._come(port), spine
+        for rows in come:
             file = self._written.get(port) if rows is self._deltas.get(port) else None
             alive = keep_alive(rows, threshold, needed) if file is None else None
             if alive is not None:
@@ -461,7 +463,7 @@ class _Attempt:
                 spine = spine.insert(file)
         if spine is had:
             return spine
-        budget = merge_rows(sum(map(len, new)), spine) * max(1, len(spine.merges))
+        budget = merge_rows(sum(map(len, come)), spine) * max(1, len(spine.merges))
 
         def write(merged: Segment) -> RunFile:
             # What a spilled group still needs is not known here.
@@ -472,18 +474,13 @@ class _Attempt:
     def _consolidate(self, port: int, spine: Spine, needed: Spared | None) -> Spine:
         """Write anew what has come in small parts, or is left of runs; nothing of this step is answered yet, so what an
         operator does not need any more after its answers (`keep`) is still there."""
-        budget, threshold = merge_rows(len(self._deltas.get(port, ())), spine), self._task.purge[port]
+        budget, threshold = merge_rows(sum(map(len, self._come(port))), spine), self._task.purge[port]
         files, span = self._files, self._plan.max_spans[port]
         return spine.consolidate(budget, files.scan(port), files.write, threshold, span, needed)
 
     def _park(self, port: int) -> RunFile:
         """Leave a delta for the round of its operator: in a run, where it will be kept anyway."""
         return self._written.get(port) or self._files.write(self._deltas[port])
-
-
-def _answers_later(operator: OperatorPlan) -> bool:
-    """Whether an operator of our own has nothing to do with rows in the step in which they come."""
-    return isinstance(operator.operator, SpillableOperator) and operator.operator.waits
 
 
 def _clocks() -> NDArray[np.float64]:

@@ -2,10 +2,10 @@
 
 A `Slice` is a range of rows of a run file, or of those of them that belong to some partition groups: groups go to disk
 or to another processor by changing these sets, and no row is copied. A `SortedRun` is a tuple of slices with ascending,
-disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one. When `FAN_IN`
-sorted runs of about equal size exist they are merged, so n rows lie in O(log n) sorted runs and each row is rewritten
-O(log n) times. Runs of which most groups have gone, or few have come, are written anew, as one, before they are used
-(`consolidate`).
+disjoint hash ranges: logically one sorted sequence, physically several files. Every batch adds one, and a second one if
+rows come that have waited. When `FAN_IN` sorted runs of about equal size exist they are merged, so n rows lie in
+O(log n) sorted runs and each row is rewritten O(log n) times. Runs of which most groups have gone, or few have come,
+are written anew, as one, before they are used (`consolidate`).
 
 A merge is spread over many batches: each moves a bounded number of rows, in hash order, from its sources to its
 target, and between batches the target's slices and the remaining parts of the sources are all active state. So no

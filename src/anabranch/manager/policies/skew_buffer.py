@@ -173,7 +173,7 @@ class SkewBuffer:
         mean_busy = np.mean([seen.busy for seen in snapshot.processors])
         self._means.append(Mean(float(mean_busy), float(np.mean([*worked.values()]))))
         for seen in snapshot.processors:
-            if seen.cpu > 0:
+            if seen.cpu > 0 and seen.busy > 0:
                 pace = self._paces.setdefault(seen.processor, Pace())
                 pace.add(seen.cpu, self._cost(worked[seen.processor]))
                 pace.stretch = seen.busy / seen.cpu
@@ -215,18 +215,19 @@ class SkewBuffer:
         steps = len(self._counts) - 1
         expected = known.held + _grown(known, known.arrived + known.held, self._counts[0].come) / steps
         target, late = self._targets()
+        present = np.flatnonzero(expected > 0)
         waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
-        order, go_on = _in_turn(waited)
+        order, go_on = _in_turn(waited[present])
+        order = present[order]
         rows = expected[order]
         allowance = self._allowance(seen.processor, target)
         served = _served(rows, allowance + self._saved.get(seen.processor, 0.0))
         if rows[go_on].sum() <= self._allowance(seen.processor, late):
             served = max(served, go_on.stop)
-        self._save(seen.processor, allowance - float(rows[:served].sum()), rows[served:])
         row_bytes = _row_bytes(seen, known)
         served = max(served, _crowded(rows, (parse_bytes(self.size) - others) / row_bytes), 1)
+        self._save(seen.processor, allowance - float(rows[:served].sum()), rows[served:])
         chosen = order[served:]
-        chosen = chosen[expected[chosen] > 0]
         needs = format_seconds(self._cost(float(expected.sum())) * self._paces[seen.processor].seconds)
         reason = f"processor {seen.processor} would take {needs} for the next step, more than {format_seconds(target)}"
         return _held(seen.processor, known, chosen, reason), int(expected[chosen].sum() * row_bytes)
