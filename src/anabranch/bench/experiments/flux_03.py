@@ -6,8 +6,7 @@ when it has no load any more. The buffer of one size is full before a machine's 
 Each machine has external load for a quarter of the time, so the capacity left is that of one loaded machine among
 four.
 
-As in the paper a machine has 64 partitions, and statistics are over more than a few tuples, so that there is more to do
-with a tuple than to let it wait. Load comes when these are there and batches take as long as they will.
+As in the paper a machine has 64 partitions. Load comes when histories are full and batches take as long as they will.
 """
 
 from __future__ import annotations
@@ -24,8 +23,6 @@ from anabranch.manager.policies.skew_buffer import SkewBuffer
 WARM = 8
 TURN = 8
 BATCHES = WARM + TURN * MACHINES
-TUPLES = 64_000  # per batch
-HISTORY = 16
 GROUPS = 64 * MACHINES
 SIZES = ("1m", "8m")
 AT_LEAST = 0.75
@@ -62,7 +59,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 FLUX_03 = Experiment(
     "flux-03",
     "external load that goes round four machines: the larger the buffer, the closer to what is possible",
-    workload(BATCHES, TUPLES, HISTORY),
+    workload(BATCHES),
     (
         variant("unloaded", (), loaded(0), groups=GROUPS),
         variant("no buffer", (), *rotating(), groups=GROUPS),
