@@ -25,6 +25,7 @@ from anabranch.bench.experiments.trace import Trace
 
 LOADED = TURN
 BATCHES = 5 * TURN
+TUPLES, HISTORY = 128_000, 4  # per batch, and of each group
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 
@@ -50,7 +51,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 FLUX_06 = Experiment(
     "flux-06",
     "external load on one of four machines: load balancing brings throughput back to what is possible",
-    workload(BATCHES),
+    workload(BATCHES, TUPLES, HISTORY),
     (
         variant("unloaded", (), loaded(0)),
         variant("static", (), loaded(0), loaded(LOADED, 0)),
