@@ -25,7 +25,7 @@ from anabranch.bench.experiments.trace import Trace
 
 LOADED = TURN
 BATCHES = 5 * TURN
-TUPLES, HISTORY = 128_000, 4  # per batch, and of each group
+TUPLES, HISTORY = 128_000, 4  # per batch, and of each group: as in all invocations that are written down
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 
