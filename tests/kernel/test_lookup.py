@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.lookup import gather, last_rows, ranges_of
+from anabranch.kernel.lookup import gather, last_rows
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
@@ -18,11 +19,23 @@ FUTURE = 10**6
 Row = tuple[int, int]
 
 
-def rows_read(runs: Sequence[Sequence[Row]], since: int, count: int) -> list[Row]:
+def rows_read(
+    runs: Sequence[Sequence[Row]],
+    since: Mapping[int, int],
+    until: Mapping[int, int],
+    count: int,
+    *,
+    mapped: bool = False,
+) -> list[Row]:
     segments = [segment([key for key, _ in run], [ts for _, ts in run]) for run in runs]
+    if mapped:
+        segments = [
+            replace(one, span=(min(ts for _, ts in run), max(ts for _, ts in run)))
+            for one, run in zip(segments, runs, strict=True)
+        ]
     wanted = np.unique(np.concatenate([one.hashes for one in segments]))
-    past, future = (np.full(len(wanted), time) for time in (since, FUTURE))
-    found = last_rows(segments, ranges_of(segments, wanted, future), past, count)
+    past, future = (np.array([times[key] for key in wanted.tolist()]) for times in (since, until))
+    found = last_rows(segments, wanted, past, future, count)
     if not any(len(ranges.owner) for ranges in found):
         return []
     read = gather(segments, found)
@@ -38,15 +51,24 @@ runs = st.lists(
 )
 
 
+KEYS = range(1, 5)
+times = st.lists(st.integers(0, 40), min_size=len(KEYS), max_size=len(KEYS)).map(
+    lambda drawn: dict(zip(KEYS, drawn, strict=True))
+)
+
+
 @examples(300)
-@given(runs, st.integers(0, 40), st.integers(0, 4))
-def test_the_last_rows_of_each_key_and_all_newer_ones_are_read(runs: list[list[Row]], since: int, count: int) -> None:
+@given(runs, times, times, st.integers(0, 4), st.booleans())
+def test_the_last_rows_of_each_key_and_all_newer_ones_are_read(
+    runs: list[list[Row]], since: dict[int, int], length: dict[int, int], count: int, mapped: bool
+) -> None:
     everything = sorted(row for run in runs for row in run)
-    read = rows_read(runs, since, count)
+    until = {key: since[key] + length[key] for key in KEYS}
+    read = rows_read(runs, since, until, count, mapped=mapped)
     for key in {key for key, _ in everything}:
-        times = [ts for row_key, ts in everything if row_key == key]
-        before = [ts for ts in times if ts < since]
-        needed = [ts for ts in times if ts >= since or ts in before[len(before) - count :]]
+        times = [ts for row_key, ts in everything if row_key == key and ts < until[key]]
+        before = [ts for ts in times if ts < since[key]]
+        needed = [ts for ts in times if ts >= since[key] or ts in before[len(before) - count :]]
         found = sorted(ts for row_key, ts in read if row_key == key)
         assert found[len(found) - len(needed) :] == needed
         assert set(found) <= set(times)
@@ -55,7 +77,8 @@ def test_the_last_rows_of_each_key_and_all_newer_ones_are_read(runs: list[list[R
 @pytest.mark.parametrize("older", [1, 4, 16])
 def test_runs_that_are_older_than_what_is_needed_are_not_read(older: int) -> None:
     runs = [[(key, 10 * n + ts) for key in range(50) for ts in range(4)] for n in range(older + 1)]
-    assert len(rows_read(runs, 10 * older + 4, 3)) == 50 * 3
+    since, until = (dict.fromkeys(range(50), time) for time in (10 * older + 4, FUTURE))
+    assert len(rows_read(runs, since, until, 3)) == 50 * 3
 
 
 def test_a_mapped_run_is_known_by_the_span_of_its_file() -> None:
@@ -65,5 +88,5 @@ def test_a_mapped_run_is_known_by_the_span_of_its_file() -> None:
     wide = [whole[0], Segment(new.rows, new.hashes, new.ts, span=(3, 9))]
     for segments, read in ((whole, [0, 2]), (wide, [2, 2])):
         wanted, past, future = np.array([1], dtype=np.uint64), np.array([10]), np.array([FUTURE])
-        found = last_rows(segments, ranges_of(segments, wanted, future), past, 2)
+        found = last_rows(segments, wanted, past, future, 2)
         assert [int(ranges.lengths.sum()) for ranges in found] == read

@@ -6,6 +6,7 @@ Keys are known by their hashes. Different keys may share one, so whoever groups 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -78,34 +79,55 @@ def rows_of(segments: Sequence[Segment], hashes: Hashes, before: int) -> pa.Reco
     return gather(segments, found) if any(len(ranges.owner) for ranges in found) else None
 
 
-def first_at(ts: Times, ranges: Ranges, time: Times) -> Indices:
-    """Per range, the first row that is not older than a time."""
-    return bisect_ranges(ts, ranges.start, ranges.stop, time, after_equal=False)
+def first_at(segment: Segment, ranges: Ranges, time: Times) -> Indices:
+    """Per range of a segment, the first row that is not older than its hash's time."""
+    if segment.span is not None and len(time):
+        first, last = segment.span
+        if last < time.min():
+            return ranges.stop
+        if first >= time.max():
+            return ranges.start
+    return bisect_ranges(_times(segment), ranges.start, ranges.stop, time[ranges.owner], after_equal=False)
 
 
-def last_rows(segments: Sequence[Segment], found: Sequence[Ranges], since: Times, count: int) -> list[Ranges]:
-    """Of ranges of hashes, the rows from a time of each hash on and the last `count` before, or some more.
+def last_rows(segments: Sequence[Segment], hashes: Hashes, since: Times, until: Times, count: int) -> list[Ranges]:
+    """Of each hash, the rows from its time `since` on and the last `count` before, or some more; none from `until` on.
 
-    Rows of one time are not told apart. A segment gives nothing of hashes that have enough rows in segments that are
-    newer as a whole: so what is read does not grow with the number of runs, as long as time passes from run to run.
+    Rows of one time are not told apart. A hash that has enough rows in segments that are newer as a whole is not looked
+    for in older ones: so the work does not grow with the number of runs, as long as time passes from run to run.
     """
-    begins = [first_at(_times(s), r, since[r.owner]) for s, r in zip(segments, found, strict=True)]
     spans = [_span(segment) for segment in segments]
-    newest_first = sorted(range(len(segments)), key=lambda n: spans[n][1], reverse=True)
     newer = sorted(range(len(segments)), key=lambda n: spans[n][0])
-    known = np.zeros(len(since), dtype=np.int64)
-    kept = {}
-    for n in newest_first:
+    looked_up: dict[int, tuple[Ranges, Indices]] = {}
+    known = np.zeros(len(hashes), dtype=np.int64)
+    lacking, index = np.arange(len(hashes)), HashIndex.of(hashes)
+    kept = [Ranges.none()] * len(segments)
+    for n in sorted(newer, key=lambda n: spans[n][1], reverse=True):
         while newer and spans[newer[-1]][0] > spans[n][1]:
-            one = newer.pop()
-            known[found[one].owner] += begins[one] - found[one].start
-        ranges, times = found[n], _times(segments[n])
-        start = np.maximum(begins[n] - count, ranges.start)
-        # All that have the time of the first of these.
-        start = first_at(times, ranges, times[np.minimum(start, ranges.stop - 1)])
-        start = np.where(known[ranges.owner] >= count, begins[n], start)
-        kept[n] = Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
-    return [kept[n] for n in range(len(segments))]
+            ranges, begins = looked_up.pop(newer.pop())
+            known[ranges.owner] += begins - ranges.start
+        enough = known[lacking] >= max(count, 1)
+        if enough.all():
+            break
+        if enough.any():
+            lacking = lacking[~enough]
+            index = HashIndex.of(hashes[lacking])
+        ranges = probe(index, segments[n])
+        ranges = _older(segments[n], replace(ranges, owner=lacking[ranges.owner]), until)
+        begins = first_at(segments[n], ranges, since)
+        looked_up[n] = ranges, begins
+        start = with_equals(_times(segments[n]), ranges, np.maximum(begins - count, ranges.start))
+        kept[n] = replace(ranges, start=start).where(start < ranges.stop)
+    return kept
+
+
+def with_equals(times: Times, ranges: Ranges, start: Indices) -> Indices:
+    """Of rows at `start`, one in each range or just behind it, the first of the range that has the same time."""
+    within = np.flatnonzero((ranges.start < start) & (start < ranges.stop))
+    tied = within[times[start[within] - 1] == times[start[within]]]
+    first = start.copy()
+    first[tied] = bisect_ranges(times, ranges.start[tied], start[tied], times[start[tied]], after_equal=False)
+    return first
 
 
 def _shares(settled: Settled) -> Iterator[tuple[GroupSet | None, Settled]]:
@@ -141,5 +163,5 @@ def _time(time: int | None) -> int:
 def _older(segment: Segment, ranges: Ranges, before: Times) -> Ranges:
     if segment.ts is None:
         return ranges
-    stop = first_at(segment.ts, ranges, before[ranges.owner])
+    stop = first_at(segment, ranges, before)
     return Ranges(ranges.owner, ranges.start, stop).where(ranges.start < stop)

@@ -26,6 +26,12 @@ class Ranges:
     start: Indices
     stop: Indices
 
+    @classmethod
+    def none(cls) -> Ranges:
+        """No ranges."""
+        nothing = np.empty(0, dtype=np.int64)
+        return cls(nothing, nothing, nothing)
+
     @property
     def lengths(self) -> Indices:
         """Rows per range."""
@@ -42,8 +48,7 @@ def probe(wanted: HashIndex, segment: Segment) -> Ranges:
     Whichever side is longer is looked up in the other's index, if it has one.
     """
     if len(segment) == 0:
-        nothing = np.empty(0, dtype=np.int64)
-        return Ranges(nothing, nothing, nothing)
+        return Ranges.none()
     first = int(np.searchsorted(wanted.hashes, segment.hashes[0], side="left"))
     last = int(np.searchsorted(wanted.hashes, segment.hashes[-1], side="right"))
     if segment.index is None or len(segment) < last - first:

@@ -48,9 +48,9 @@ def spread(reach: Reach, collect: Collect, merge: Merge) -> Summary:
         high[last] -= 1
         taken = np.concatenate([rows[first], rows[last]])
         levels.append(collect(taken, np.concatenate([left, high[last]]), size))
-        if size <= 1:
-            break
         remain = np.flatnonzero(low < high)
+        if not len(remain):
+            break  # all nodes above hold nothing
         rows, low, high, size = rows[remain], low[remain] >> 1, high[remain] >> 1, (size + 1) >> 1
     values = levels.pop()
     while levels:

@@ -16,7 +16,7 @@ when it comes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,7 @@ from anabranch.kernel.lookup import (
     ranges_of,
     settled_at,
     settled_hashes,
+    with_equals,
 )
 from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
@@ -109,19 +110,18 @@ class WindowAggregate:
         if len(wanted) == 0:
             return
         since, until = settled_at(settled, wanted)
-        all_rows = ranges_of(segments, wanted, until)
         if self.rows is None:
-            found = [self._reaching(*pair, since) for pair in zip(segments, all_rows, strict=True)]
+            found = self._reaching(segments, ranges_of(segments, wanted, until), since)
         else:
-            found = last_rows(segments, all_rows, since, self.rows - 1)
+            found = last_rows(segments, wanted, since, until, self.rows - 1)
         weights = np.zeros(len(wanted), dtype=np.int64)
         for ranges in found:
-            np.add.at(weights, ranges.owner, ranges.lengths)
+            weights[ranges.owner] += ranges.lengths
         for first, last in blocks(weights, self.gather_rows):
             rows = self._in_order(gather(segments, _between(found, first, last)))
             if self.rows is not None and rows.collision:
                 # Keys that share a hash may have pushed each other out of the last so many rows.
-                rows = self._in_order(gather(segments, _between(all_rows, first, last)))
+                rows = self._in_order(gather(segments, ranges_of(segments, wanted[first:last], until[first:last])))
             yield from self._answers(rows, settled)
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
@@ -131,23 +131,24 @@ class WindowAggregate:
         ends = np.flatnonzero(np.diff(rows.hashes, append=rows.hashes[-1:] + np.uint64(1)) != 0) + 1
         hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
         _, until = settled_at(settled, rows.hashes[hashes.start])
-        known = first_at(rows.ts, hashes, until)
+        known = first_at(rows, hashes, until)
         first = np.maximum(known - self.rows, hashes.start)
         # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay. So do all
         # of a hash that different keys share.
-        first = first_at(rows.ts, hashes, rows.ts[np.minimum(first, ends - 1)])
+        first = with_equals(rows.ts, hashes, first)
         shared = hashes.owner[np.searchsorted(ends, _collisions(rows.rows, self.keys), side="right")]
         first[shared] = hashes.start[shared]
         if (first == hashes.start).all():
             return rows
         return Segment.of(rows.rows.take(pa.array(ranges_to_rows(first, ends - first))))
 
-    def _reaching(self, segment: Segment, ranges: Ranges, since: Times) -> Ranges:
+    def _reaching(self, segments: Sequence[Segment], found: Sequence[Ranges], since: Times) -> list[Ranges]:
         """The rows that are asked, or may be in a window of one that is."""
-        assert segment.ts is not None, "what is grouped in a window has a time"
         low = since - min(self.width or 0, 2 * MAX_TIME)
-        start = first_at(segment.ts, ranges, low[ranges.owner])
-        return Ranges(ranges.owner, start, ranges.stop).where(start < ranges.stop)
+        starts = [first_at(*pair, low) for pair in zip(segments, found, strict=True)]
+        return [
+            replace(ranges, start=start).where(start < ranges.stop) for ranges, start in zip(found, starts, strict=True)
+        ]
 
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
         """The rows sorted by group, time and ties, and where groups begin."""
@@ -194,7 +195,9 @@ class WindowAggregate:
     def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
         """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""
         count = len(rows.ts)
-        before = np.searchsorted(asked, np.arange(count + 1))  # how many are asked before each row
+        before = np.zeros(count + 1, dtype=np.int64)  # how many are asked before each row
+        before[asked + 1] = 1
+        before = np.cumsum(before)
         begins = np.flatnonzero(np.diff(rows.group, prepend=-1))
         last = before[np.append(begins[1:], count)][rows.group]
         if self.rows is None:

@@ -11,7 +11,6 @@ If Spark stops reading results early, no report is written and the step is compl
 
 from __future__ import annotations
 
-import gc
 import time
 import traceback
 import uuid
@@ -61,20 +60,6 @@ from anabranch.state.store import encode_document, full_disk, read_document, syn
 CLEAN_UP_BYTES = 64 << 20
 
 NOTHING = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.array([], pa.int64())}))
-
-_settled = False
-
-
-def settle_worker() -> None:
-    """Keep what a Python worker has imported out of its garbage collections, once per process.
-
-    Spark makes a worker collect its garbage after every task, before it takes the next. Going through the objects of
-    all imported modules took 50 ms each time, on cores that were wanted for the next batch.
-    """
-    global _settled
-    if not _settled:
-        gc.freeze()
-        _settled = True
 
 
 def run_processor(

@@ -14,9 +14,10 @@ from pyspark.sql import types as T
 from anabranch.plan.placement import Placement
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack_between, processor_of
-from anabranch.runtime.processor import run_processor, settle_worker
+from anabranch.runtime.processor import run_processor
 from anabranch.runtime.report import Report, parse_report
 from anabranch.runtime.tasks import ProcessorPlan, StepTask
+from anabranch.runtime.worker import settle_worker
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import read_document
 

@@ -25,7 +25,6 @@ from anabranch.bench.experiments.trace import Trace
 
 LOADED = TURN
 BATCHES = 5 * TURN
-TUPLES, HISTORY = 128_000, 4  # per batch, and of each group: as in all invocations that are written down
 AT_LEAST = 0.85
 STATIC_AT_MOST = 0.65
 
@@ -51,7 +50,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 FLUX_06 = Experiment(
     "flux-06",
     "external load on one of four machines: load balancing brings throughput back to what is possible",
-    workload(BATCHES, TUPLES, HISTORY),
+    workload(BATCHES),
     (
         variant("unloaded", (), loaded(0)),
         variant("static", (), loaded(0), loaded(LOADED, 0)),

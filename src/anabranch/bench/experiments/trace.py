@@ -19,12 +19,16 @@ from anabranch.observe.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ProcessorMoment:
-    """A processor after a batch. `busy` are seconds of work in the batch, `held_rows` wait in its buffer."""
+    """A processor after a batch. `busy` are seconds of work in the batch, `held_rows` wait in its buffer.
+
+    `cpu` is the CPU time of that work, which another load on the machine does not change.
+    """
 
     active_bytes: int = 0
     spilled_bytes: int = 0
     busy: float = 0.0
     held_rows: int = 0
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +180,11 @@ def _moments(told: Sequence[dict[str, Any]], batch_seconds: Sequence[float]) -> 
 
 def _processor(entry: dict[str, Any]) -> ProcessorMoment:
     return ProcessorMoment(
-        entry["activeBytes"], entry["spilledBytes"], entry["busyMs"] / 1000, entry.get("heldRows") or 0
+        entry["activeBytes"],
+        entry["spilledBytes"],
+        entry["busyMs"] / 1000,
+        entry.get("heldRows") or 0,
+        entry.get("cpuMs", 0.0) / 1000,
     )
 
 

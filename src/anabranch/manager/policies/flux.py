@@ -91,9 +91,12 @@ class Rule:
 
 
 def balance(
-    sites: Sequence[Site], rule: Rule, per_round: int, differ: Callable[[int, int], bool]
+    sites: Sequence[Site], rule: Rule, most: Callable[[int, int], int], differ: Callable[[int, int], bool]
 ) -> list[RelocateGroups] | None:
-    """The moves of a round: most with least, then inwards. None if there are none, but pairs that may yet `differ`."""
+    """The moves of a round, in each pair at `most` so many: the highest level with the lowest, then inwards.
+
+    None if there are none, but pairs that may yet `differ`.
+    """
     ranked = sorted(sites, key=lambda site: -site.level)
     mean = sum(site.level for site in sites) / max(len(sites), 1)
     moves: list[RelocateGroups] = []
@@ -103,17 +106,17 @@ def balance(
         if donor.level < mean or not rule.considers(donor.level, receiver.level):
             break
         if differ(donor.processor, receiver.processor):
-            moves += _even_out(donor, receiver, rule, per_round)
+            moves += _even_out(donor, receiver, rule, most(donor.processor, receiver.processor))
         else:
             unsure = True
     return moves if moves or not unsure else None
 
 
-def _even_out(donor: Site, receiver: Site, rule: Rule, per_round: int) -> list[RelocateGroups]:
+def _even_out(donor: Site, receiver: Site, rule: Rule, most: int) -> list[RelocateGroups]:
     """The first partitions of the donor that lower the imbalance of a pair, each after those before it."""
     gives, takes, tried = donor, receiver, 0
     chosen: list[int] = []
-    while len(chosen) < per_round and rule.considers(gives.level, takes.level):
+    while len(chosen) < most and rule.considers(gives.level, takes.level):
         order = donor.order[tried:]
         found = np.flatnonzero(lowers(gives, takes, rule, order))
         if len(found) == 0:
@@ -152,7 +155,12 @@ def _balance_load(
     rule = Rule(imbalance, utilisation, 1.0, inf, lambda level: f"is busy {level:.0%} of the time")
     still = [seen for seen in collected.snapshot.processors if not seen.moves]
     sites = [_load_site(seen, collected, within_memory) for seen in still]
-    return balance(sites, rule, per_round, lambda donor, receiver: collected.differ(donor, receiver, imbalance))
+    return balance(
+        sites,
+        rule,
+        lambda donor, receiver: collected.most(donor, receiver, per_round),
+        lambda donor, receiver: collected.differ(donor, receiver, imbalance),
+    )
 
 
 def _load_site(seen: ProcessorSeen, collected: Collected, within_memory: bool) -> Site:
@@ -184,7 +192,7 @@ def _balance_memory(
             left = memory - _state(seen)
             room = inf if exhausted or left < 0 else left
             sites.append(_memory_site(seen, collected, largest - left, room, on_disk))
-    return balance(sites, rule, per_round, lambda donor, receiver: True)
+    return balance(sites, rule, lambda *pair: per_round, lambda *pair: True)
 
 
 def _memory_site(seen: ProcessorSeen, collected: Collected, level: int, room: float, on_disk: bool) -> Site:
@@ -243,7 +251,8 @@ class FluxLoad:
         imbalance: how many times busier the one must be than the other (th_imb), from 1 on.
         utilisation: the share of the time above which a processor gets no more (th_util).
         minimum: how long to collect at least before the next moves (delta_min); None to find out.
-        per_round: how many partitions a processor gives at a time.
+        per_round: how many partitions a processor gives at a time; without `minimum` one, if the last of the pair to
+            give was the other.
     """
 
     imbalance: float = 1.2

@@ -10,7 +10,8 @@ are the paper's. With none they tune themselves, by three rules with no unit but
 
 - What is measured has to be more than noise. Loads vary from batch to batch, and now and then one takes very long. So
   utilisation is that of the median batch, a round takes `SAMPLE` batches at least, and a pair has to differ in `MOST`
-  of them. While a pair would be considered but does not, the round goes on, and its last batches count.
+  of them. While a pair would be considered but does not, the round goes on, and its last batches count. The first that
+  goes back between two processors is one partition: maybe there was only a little too much moved before.
 - delta_min is 2^k times that (`Damping`). A round *turns back* if something moves between two processors the other way
   than in one of the last `RECENT` rounds, or a group that moved in one of them moves again. Then k grows by one, up to
   `LONGEST`; `CALM` rounds in a row that do not turn back take one off again, and if that was too early it takes twice
@@ -66,7 +67,8 @@ class Collected:
     """What was collected in a round: the last snapshot, what had arrived before, and for each batch that counts the
     share of the time that processors were busy; all `batches` took so many `seconds`.
 
-    Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves.
+    Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves. Of two
+    processors in `back` the second was the last to give something to the first.
     """
 
     snapshot: Snapshot
@@ -76,6 +78,7 @@ class Collected:
     seconds: float = 0.0
     sure: bool = False
     resting: frozenset[Partition] = frozenset()
+    back: frozenset[tuple[int, int]] = frozenset()
 
     @classmethod
     def begin(cls, snapshot: Snapshot) -> Collected:
@@ -97,6 +100,10 @@ class Collected:
         """Whether one processor is that many times busier than another, and not by chance."""
         apart = sum(batch.get(donor, 0.0) >= imbalance * batch.get(receiver, 0.0) for batch in self.busy)
         return not self.sure or apart >= MOST * len(self.busy)
+
+    def most(self, donor: int, receiver: int, per_round: int) -> int:
+        """How many partitions a processor gives to another at a time."""
+        return 1 if (donor, receiver) in self.back else per_round
 
     def tuples(self, known: Partitions) -> Integers:
         """Np: what has arrived for each partition in the round. A count that went down was reset."""
@@ -146,6 +153,15 @@ class Damping:
         rounds = [self.flows.get((move.receiver, move.sender))]
         rounds += [moved.round for key in partitions_of(move) if (moved := self.moved.get(key)) is not None]
         return any(number is not None and self.round - number < RECENT for number in rounds)
+
+    @property
+    def back(self) -> frozenset[tuple[int, int]]:
+        """The pairs between which the last move, not long ago, was from the second to the first."""
+        return frozenset(
+            (receiver, sender)
+            for (sender, receiver), number in self.flows.items()
+            if self.round - number < RECENT and number > self.flows.get((receiver, sender), -1)
+        )
 
     def after(self, moves: Sequence[RelocateGroups], batch: int) -> Damping:
         """What is known after a round with these moves."""
@@ -226,10 +242,14 @@ class Rounds:
     def _end_round(
         self, collected: Collected, choose: Callable[[Collected], list[RelocateGroups] | None]
     ) -> list[RelocateGroups]:
-        moves = choose(replace(collected, resting=self._resting(), sure=self.minimum is None and self.sample > 1))
+        tuned = self.minimum is None
+        if tuned:
+            resting, back = self.damping.resting(self._batch), self.damping.back
+            collected = replace(collected, resting=resting, back=back, sure=self.sample > 1)
+        moves = choose(collected)
         if moves is None:
             return []
-        if self.minimum is None:
+        if tuned:
             self.damping = self.damping.after(moves, self._batch)
         self._decided = collected.snapshot.time
         self._moving = frozenset(processor for move in moves for processor in (move.sender, move.receiver))
@@ -242,6 +262,3 @@ class Rounds:
     def _sampled(self) -> int | None:
         """How many batches a round takes that tunes itself."""
         return self.sample * 2**self.damping.doublings if self.minimum is None else None
-
-    def _resting(self) -> frozenset[Partition]:
-        return self.damping.resting(self._batch) if self.minimum is None else frozenset()
