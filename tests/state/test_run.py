@@ -181,7 +181,7 @@ def test_the_cache_verifies_a_file_once(small: tuple[Path, RunFile], monkeypatch
     directory, file = small
     reads, cache = Reads(monkeypatch), RunCache()
     first = cache.open(directory, file)
-    cache.start_task()
+    cache.start_task(directory)
     assert cache.open(directory, file) is first
     assert reads.names == ["run.arrow"]
 
@@ -205,7 +205,7 @@ def test_the_cache_forgets_what_is_not_asked_for(small: tuple[Path, RunFile], mo
     for tasks, expected in ((3, 1), (4, 2)):
         cache.open(directory, other)
         for _ in range(tasks):
-            cache.start_task()
+            cache.start_task(directory)
             cache.open(directory, file)
         cache.open(directory, other)
         assert reads.names.count("other.arrow") == expected
@@ -215,14 +215,25 @@ def test_the_cache_forgets_what_is_not_asked_for(small: tuple[Path, RunFile], mo
     assert reads.names[-1] == "run.arrow"
 
 
+def test_the_cache_keeps_what_a_processor_of_another_run_uses(small: tuple[Path, RunFile]) -> None:
+    directory, file = small
+    cache = RunCache()
+    mapped = weakref.ref(cache.open(directory, file, 1).rows)
+    cache.start_task(directory / "elsewhere", 1, active=())
+    cache.start_task(directory, 0, active=())
+    assert mapped() is not None
+    cache.start_task(directory, 1, active=())
+    assert mapped() is None
+
+
 def test_the_cache_lets_go_of_a_file_that_was_deleted(small: tuple[Path, RunFile]) -> None:
     directory, file = small
     cache = RunCache()
     mapped = weakref.ref(cache.open(directory, file).rows)
-    cache.start_task()
+    cache.start_task(directory)
     assert mapped() is not None
     (directory / file.name).unlink()
-    cache.start_task()
+    cache.start_task(directory)
     assert mapped() is None
 
 
@@ -231,7 +242,7 @@ def test_the_cache_lets_go_of_files_whose_directory_was_deleted(small: tuple[Pat
     cache = RunCache()
     mapped = weakref.ref(cache.open(directory, file).rows)
     shutil.rmtree(directory)
-    cache.start_task()
+    cache.start_task(directory)
     assert mapped() is None
 
 

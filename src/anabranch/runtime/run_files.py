@@ -40,7 +40,7 @@ class RunFiles:
 
     def start(self, active: set[RunFile]) -> None:
         """Let go of what is not among the active state any more."""
-        _cache.start_task(self._processor, active)
+        _cache.start_task(self.directory, self._processor, active)
 
     def warm(self, file: RunFile) -> None:
         """Read a file ahead."""

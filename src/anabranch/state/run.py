@@ -242,16 +242,19 @@ class RunCache:
         entry.used, entry.processor = self._tick, processor
         return entry
 
-    def start_task(self, processor: int = 0, active: Collection[RunFile] | None = None) -> None:
-        """Count a use and forget what has not been asked for lately, or what is not active any more."""
+    def start_task(self, directory: Path, processor: int = 0, active: Collection[RunFile] | None = None) -> None:
+        """Count a use and forget what nobody has asked for lately, or what is not active any more for this processor.
+
+        Other runs in the same Spark have processors of the same numbers, with state in other directories.
+        """
         self._tick += 1
         oldest = self._tick - UNUSED_TASKS
         stale = [
-            (directory, file)
-            for (directory, file), entry in self._entries.items()
+            (where, file)
+            for (where, file), entry in self._entries.items()
             if entry.used < oldest
-            or (active is not None and entry.processor == processor and file not in active)
-            or not os.path.exists(os.path.join(directory, file.name))
+            or (active is not None and (where, entry.processor) == (directory, processor) and file not in active)
+            or not os.path.exists(os.path.join(where, file.name))
         ]
         for key in stale:
             del self._entries[key]

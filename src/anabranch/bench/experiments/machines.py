@@ -22,7 +22,7 @@ from anabranch.manager.snapshot import Policy
 
 MACHINES = 4
 GROUPS = 64
-MACHINE = 0.25  # of a core
+MACHINE = 0.3  # of a core
 LEFT = 0.4  # of a machine with external load
 TUPLES = 96_000  # per batch
 HISTORY = 16  # tuples of a group
