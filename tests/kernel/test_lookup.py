@@ -81,11 +81,17 @@ def test_runs_that_are_older_than_what_is_needed_are_not_read(older: int) -> Non
     assert len(rows_read(runs, since, until, 3)) == 50 * 3
 
 
+def test_keys_that_are_behind_do_not_make_others_read_more() -> None:
+    behind = [[(1, 10 * n + ts) for ts in range(4)] + [(2, 10 * n - 25 + ts) for ts in range(4)] for n in range(16)]
+    read = rows_read(behind, {1: 154, 2: 129}, dict.fromkeys((1, 2), FUTURE), 3)
+    assert [sum(key == one for key, _ in read) for one in (1, 2)] == [3, 9], "of the other its runs up to 25 later"
+
+
 def test_a_mapped_run_is_known_by_the_span_of_its_file() -> None:
     old = segment([1, 1], [0, 5])
     new = segment([1, 1], [6, 9])
     whole = [Segment(one.rows, one.hashes, one.ts, span=span) for one, span in ((old, (0, 5)), (new, (6, 9)))]
-    wide = [whole[0], Segment(new.rows, new.hashes, new.ts, span=(3, 9))]
+    wide = [Segment(old.rows, old.hashes, old.ts, span=(0, 7)), whole[1]]
     for segments, read in ((whole, [0, 2]), (wide, [2, 2])):
         wanted, past, future = np.array([1], dtype=np.uint64), np.array([10]), np.array([FUTURE])
         found = last_rows(segments, wanted, past, future, 2)

@@ -243,6 +243,17 @@ def test_a_processor_slowed_to_two_fifths_ends_as_used_as_the_others(per_round: 
     assert len(cluster.moves) == done
 
 
+def test_the_first_round_that_goes_back_moves_one_partition() -> None:
+    cluster = Cluster(FluxLoad(per_round=4), [group % 2 for group in range(64)], [400.0, 1000.0])
+    cluster.run(30, lambda _: [20] * 64)
+    cluster.speeds.reverse()
+    cluster.run(120, lambda _: [20] * 64)
+    rounds = Counter((batch, sender) for batch, _, sender, _ in cluster.moves)
+    assert max(moved for (_, sender), moved in rounds.items() if sender == 0) == 4
+    back = [moved for (_, sender), moved in sorted(rounds.items()) if sender == 1]
+    assert back[:3] == [1, 4, 4], "by then it is clear that more was not too much before"
+
+
 @examples(15)
 @given(
     rates=st.lists(st.integers(1, 60), min_size=8, max_size=40),

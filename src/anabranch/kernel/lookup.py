@@ -6,7 +6,7 @@ Keys are known by their hashes. Different keys may share one, so whoever groups 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -93,32 +93,53 @@ def first_at(segment: Segment, ranges: Ranges, time: Times) -> Indices:
 def last_rows(segments: Sequence[Segment], hashes: Hashes, since: Times, until: Times, count: int) -> list[Ranges]:
     """Of each hash, the rows from its time `since` on and the last `count` before, or some more; none from `until` on.
 
-    Rows of one time are not told apart. A hash that has enough rows in segments that are newer as a whole is not looked
-    for in older ones: so the work does not grow with the number of runs, as long as time passes from run to run.
+    Rows of one time are not told apart. Segments are looked into from the newest on. A hash is not looked for in one if
+    those before have enough rows of it that are newer than the whole segment: so the work does not grow with the number
+    of runs, as long as time passes from run to run, be it for each group of keys by itself.
     """
-    spans = [_span(segment) for segment in segments]
-    newer = sorted(range(len(segments)), key=lambda n: spans[n][0])
-    looked_up: dict[int, tuple[Ranges, Indices]] = {}
+    ends = [_span(segment)[1] for segment in segments]
     known = np.zeros(len(hashes), dtype=np.int64)
     lacking, index = np.arange(len(hashes)), HashIndex.of(hashes)
     kept = [Ranges.none()] * len(segments)
-    for n in sorted(newer, key=lambda n: spans[n][1], reverse=True):
-        while newer and spans[newer[-1]][0] > spans[n][1]:
-            ranges, begins = looked_up.pop(newer.pop())
-            known[ranges.owner] += begins - ranges.start
+    seen: list[_Earlier] = []
+    for n in sorted(range(len(segments)), key=lambda n: ends[n], reverse=True):
+        for rows in seen:
+            rows.count_newer(ends[n], known)
+        seen = [rows for rows in seen if len(rows.owner)]
         enough = known[lacking] >= max(count, 1)
         if enough.all():
             break
         if enough.any():
             lacking = lacking[~enough]
             index = HashIndex.of(hashes[lacking])
-        ranges = probe(index, segments[n])
+        ranges, times = probe(index, segments[n]), _times(segments[n])
         ranges = _older(segments[n], replace(ranges, owner=lacking[ranges.owner]), until)
         begins = first_at(segments[n], ranges, since)
-        looked_up[n] = ranges, begins
-        start = with_equals(_times(segments[n]), ranges, np.maximum(begins - count, ranges.start))
+        seen.append(_Earlier.of(ranges, begins, times))
+        start = with_equals(times, ranges, np.maximum(begins - count, ranges.start))
         kept[n] = replace(ranges, start=start).where(start < ranges.stop)
     return kept
+
+
+@dataclass(slots=True)
+class _Earlier:
+    """How many rows of some hashes a segment has that are not asked for themselves, and when the first of them was."""
+
+    owner: Indices
+    rows: Indices
+    first: Times
+
+    @classmethod
+    def of(cls, ranges: Ranges, begins: Indices, times: Times) -> _Earlier:
+        some = np.flatnonzero(begins > ranges.start)
+        start = ranges.start[some]
+        return cls(ranges.owner[some], begins[some] - start, times[start])
+
+    def count_newer(self, time: int, known: Indices) -> None:
+        """Add to what is known what is newer than a time as a whole, once."""
+        newer = self.first > time
+        known[self.owner[newer]] += self.rows[newer]
+        self.owner, self.rows, self.first = self.owner[~newer], self.rows[~newer], self.first[~newer]
 
 
 def with_equals(times: Times, ranges: Ranges, start: Indices) -> Indices:

@@ -24,8 +24,8 @@ MACHINES = 4
 GROUPS = 64
 MACHINE = 0.3  # of a core
 LEFT = 0.4  # of a machine with external load
-TUPLES = 96_000  # per batch
-HISTORY = 16  # tuples of a group
+TUPLES = 64_000  # per batch
+HISTORY = 32  # tuples of a group
 
 
 # Batches after which state has been merged once, which takes longer: what is compared are whole turns of that.
