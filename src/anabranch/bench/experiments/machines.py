@@ -3,8 +3,7 @@
 Each of four processors is held to a small share of a core, a *machine*, so that two cores are enough for all of them
 and Spark's own work beside them. A machine with external load gets less: the paper's extra process takes 57% of a
 machine, ours 60%. The operator is the paper's windowed group-by, with tuples spread evenly over the groups. Statistics
-are mostly over more than a few tuples, so that the work on them is a good part of a batch, and more than letting them
-wait.
+are over more than a few tuples, so that the work on them is a good part of a batch, and more than letting them wait.
 
 All variants run abreast, and one of them has no load. What the capacity that is left allows is seen in its batches: the
 processors' part of a batch, that of the slowest, would take longer, the rest of it as long.
@@ -32,9 +31,9 @@ HISTORY = 32  # tuples of a group
 TURN = 7
 
 
-def workload(batches: int, tuples: int = TUPLES, history: int = HISTORY) -> GroupWorkload:
-    """The windowed group-by, for so many batches of so many tuples, over so many of each group."""
-    return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=history)
+def workload(batches: int) -> GroupWorkload:
+    """The windowed group-by, for so many batches."""
+    return GroupWorkload(rows=TUPLES * batches, batch_count=batches, keys=16_384, history=HISTORY)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
