@@ -225,7 +225,7 @@ def given_by(operator: WindowAggregate, segments: list[Segment], settled: Settle
 windows = st.sampled_from([{"width": 0}, {"width": 7}, {"rows": 1}, {"rows": 3}])
 
 
-@examples(200)
+@examples(100)
 @given(spread_rows, windows, times, times, st.lists(st.tuples(st.sets(st.integers(0, 7)), times, times), max_size=3))
 def test_groups_that_have_times_of_their_own_are_answered_as_if_they_were_alone(
     runs: list[list[tuple[int, int, int]]],
@@ -247,7 +247,7 @@ def test_groups_that_have_times_of_their_own_are_answered_as_if_they_were_alone(
     assert together == sorted(alone)
 
 
-@examples(100)
+@examples(50)
 @given(spread_rows, st.integers(1, 4), times, st.sets(st.integers(0, 7)), times)
 def test_of_a_group_that_is_overdue_all_rows_stay_that_its_answers_need(
     runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, overdue: set[int], reached: int | None
