@@ -34,7 +34,7 @@ def keep_memory(environment: Mapping[str, str]) -> bool:
     """Keep memory that is freed for the next array or the next task, unless somebody has told malloc what to do.
 
     glibc gives the memory of large arrays back to the system at once, and every page of the next one is then fetched
-    by a page fault: an eighth of the CPU time of a GROUP BY over the last rows. Other C libraries are left alone.
+    by a page fault: about a tenth of the CPU time of a GROUP BY over the last rows. Other C libraries are left alone.
     """
     if environment.keys() & TOLD or "glibc.malloc." in environment.get("GLIBC_TUNABLES", ""):
         return False

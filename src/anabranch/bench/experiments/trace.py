@@ -19,10 +19,7 @@ from anabranch.observe.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ProcessorMoment:
-    """A processor after a batch. `busy` are seconds of work in the batch, `held_rows` wait in its buffer.
-
-    `cpu` is the CPU time of that work, which another load on the machine does not change.
-    """
+    """A processor after a batch. `busy` are seconds of work in it, `cpu` of CPU time; `held_rows` wait in its buffer."""
 
     active_bytes: int = 0
     spilled_bytes: int = 0
