@@ -19,7 +19,7 @@ from anabranch.observe.events import Event
 
 @dataclass(frozen=True, slots=True)
 class ProcessorMoment:
-    """A processor after a batch. `busy` are seconds of work in it, `cpu` of CPU time; `held_rows` wait in its buffer."""
+    """After a batch: `busy` are seconds of work in it, `cpu` of CPU time; `held_rows` wait in the buffer."""
 
     active_bytes: int = 0
     spilled_bytes: int = 0
