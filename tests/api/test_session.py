@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -46,30 +43,6 @@ def test_cores_may_be_a_number_or_all_with_or_without_attempts(cores: int | str,
 def test_cores_that_spark_cannot_read_are_refused_before_it_starts(cores: int | str) -> None:
     with pytest.raises(ConfigError, match="cores must be a number"):
         ab.local_session(cores)
-
-
-RETRIES = """
-import os, pathlib, sys
-import anabranch as ab
-spark = ab.local_session("2,3", memory="512m")
-marker = pathlib.Path(sys.argv[1])
-
-def fails_once(rows):
-    if not marker.exists():
-        marker.touch()
-        os._exit(1)
-    return rows
-
-print(spark.sparkContext.master, spark.sparkContext.parallelize(range(4), 1).mapPartitions(fails_once).count())
-"""
-
-
-@pytest.mark.spark
-def test_with_attempts_a_failed_task_is_tried_again(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", RETRIES, str(tmp_path / "marker")]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert ended.stdout.split() == ["local[2,3]", "4"], ended.stderr
-    assert (tmp_path / "marker").exists()
 
 
 @pytest.mark.spark

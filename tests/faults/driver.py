@@ -1,7 +1,8 @@
 """A process of its own that runs queries, to be killed by tests: `python -m tests.faults.driver JOB`.
 
-JOB is JSON: `conf` for the session, and `runs`, one after the other. A run names its `directory` (of a `Rig`), its
-`query`, the number of `processors`, and possibly a failpoint for the `workers`. One line of JSON is printed per run.
+JOB is JSON: `cores` and `conf` of the session, and `runs`, one after the other. A run names its `directory` (of a
+`Rig`), its `query`, the number of `processors`, and possibly a failpoint for the `workers`. One line of JSON is printed
+per run.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def spawn(job: dict[str, Any], failpoint: str | None = None) -> subprocess.Popen
 
 def main(job: dict[str, Any]) -> None:
     """Do the runs of a job."""
-    spark = ab.local_session(cores=2, memory="1g", conf={**QUICK_START, **job.get("conf", {})})
+    spark = ab.local_session(cores=job.get("cores", 2), memory="1g", conf={**QUICK_START, **job.get("conf", {})})
     for run in job["runs"]:
         if "workers" in run:
             # Spark starts new workers for a new environment.

@@ -1,4 +1,7 @@
-"""kill -9 of the driver at every failpoint, and at random; the next run makes the answer complete and exact."""
+"""kill -9 of the driver where most is under way, and at random; the next run makes the answer complete and exact.
+
+Errors at all other failpoints are in `test_crashes`.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 # Failpoint and query; each is passed once per batch, except sink.publish, which is passed once per file.
 KILLS = [
-    ("step.before_sink=kill@2", "filtered"),
     ("step.after_sink=kill@3", "moved plain"),
     ("sink.publish=kill@4", "filtered"),
-    ("step.before_commit=kill@2", "plain"),
     ("step.after_commit=kill@2", "moved plain"),
     ("clean-up.after_sink=kill@1", "spilled plain"),
 ]
@@ -82,7 +83,7 @@ def test_the_answer_is_exact_after_kills_at_any_moment(start: Start, finish: Fin
     cases.append((f"{moment} s after a commit", by_chance, "moved plain"))
     runs = [
         {"directory": str(rig.directory), "query": query, "processors": processors}
-        for processors, (_, rig, query) in zip((2, 3, 1, 2, 2, 3, 2), cases, strict=True)
+        for processors, (_, rig, query) in zip((2, 3, 1, 3, 2), cases, strict=True)
     ]
     for report, (killed_at, rig, _) in zip(finish({"runs": runs}), cases, strict=True):
         try:

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
 def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Path) -> None:
-    """local[2,4] retries. Tasks fail before their results, after them, or with their worker killed."""
+    """With four attempts Spark retries. Tasks fail before their results, after them, or with their worker killed."""
     runs, rigs = [], []
     for failpoint, action, query in (
         ("processor.results", "raise", "filtered"),
@@ -31,7 +31,7 @@ def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Pat
         workers = f"{failpoint}={action}@once:{marker}"
         runs.append({"directory": str(rig.directory), "query": query, "workers": workers})
         rigs.append((rig, marker))
-    finish({"runs": runs, "conf": {"spark.master": "local[2,4]"}})
+    finish({"runs": runs, "cores": "2,4"})
     for rig, marker in rigs:
         assert marker.exists(), f"{marker.name} was not reached"
         assert_same_rows(written(rig.output), rig.expected())

@@ -317,13 +317,13 @@ def test_purging_what_no_punctual_row_can_meet_changes_nothing(
     assert answer == nested_loops(join)
 
 
-@examples(150)
+@examples(75)
 @given(join=joins(lots=BATCHES), setting=spilling_settings)
 def test_spilling_any_groups_at_any_time_postpones_results_and_loses_none(join: Join, setting: Setting) -> None:
     assert run(join, setting)[0] == nested_loops(join)
 
 
-@examples(150)
+@examples(75)
 @given(case=punctual_joins(), setting=spilling_settings)
 def test_rows_that_spilled_state_has_still_to_meet_outlive_their_time(
     case: tuple[Join, tuple[int, ...]], setting: Setting

@@ -123,7 +123,7 @@ def grouped(**changes: object) -> WindowAggregate:
     return WindowAggregate(keys=("key.0",), calls=CALLS, results=RESULTS, gather_rows=7, chunk_rows=3, **changes)  # type: ignore[arg-type]
 
 
-@examples(200)
+@examples(100)
 @given(cases(), st.integers(0, 10))
 def test_a_window_of_time_ends_at_every_tuple(case: Case, width: int) -> None:
     _, found = answers(grouped(width=width), case, width)
@@ -132,7 +132,7 @@ def test_a_window_of_time_ends_at_every_tuple(case: Case, width: int) -> None:
     referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
 
 
-@examples(200)
+@examples(100)
 @given(cases(), st.integers(1, 4))
 def test_a_window_of_rows_has_the_last_ones(case: Case, rows: int) -> None:
     _, found = answers(grouped(rows=rows, ties=("arg.0",)), case, None)
@@ -141,7 +141,7 @@ def test_a_window_of_rows_has_the_last_ones(case: Case, rows: int) -> None:
     referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
 
 
-@examples(200)
+@examples(100)
 @given(cases())
 def test_joined_rows_are_in_the_window_until_each_expires(case: Case) -> None:
     _, found = answers(grouped(width=8), case, 8, expires=True)
@@ -154,7 +154,7 @@ def test_joined_rows_are_in_the_window_until_each_expires(case: Case) -> None:
     referee.assert_same_rows(found, referee.query(text, {"t": case.accepted}))
 
 
-@examples(200)
+@examples(100)
 @given(cases(), st.integers(0, 10))
 def test_distinct_gives_a_value_that_is_not_in_its_window(case: Case, width: int) -> None:
     operator = WindowAggregate(

@@ -85,7 +85,7 @@ class Steps:
             for name, kind in self.kinds.items()
         }
         engine = Engine(self.spark, self.checkpoint, self.processors, groups=self.groups, **self.settings)
-        engine._frames, engine._streams = frames, streams
+        engine._sources, engine._streams = Sources(frames), streams
         if self.place is not None:
             engine._place = self.place
         self.query = Query(engine, parse_query(self.text, streams, self.joins, self.emit))

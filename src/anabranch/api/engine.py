@@ -33,6 +33,7 @@ from anabranch.plan.placement import (
     even_placement,
     place,
 )
+from anabranch.runtime.derive import Sources
 from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan, prepare
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
@@ -74,7 +75,7 @@ class Engine:
     placement: str = SPREAD
     policies: Sequence[Policy] | None = None
     initial_placement: str | Sequence[float] = EVEN
-    _frames: dict[str, DataFrame] = field(default_factory=dict, init=False, repr=False)
+    _sources: Sources = field(default_factory=Sources, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -138,7 +139,7 @@ class Engine:
             allowed = None if lateness is None else parse_duration(lateness)
         except QueryError as error:
             raise ConfigError(f"the lateness of stream {name!r}: {error}") from None
-        self._frames[name] = stream
+        self._sources.registered[name] = stream
         self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
 
     def operator(
@@ -244,7 +245,7 @@ class Engine:
         return prepare(
             self.spark,
             requests,
-            self._frames,
+            self._sources,
             self._streams,
             place=self._place,
             keep_rejected=self.quarantine is not None,

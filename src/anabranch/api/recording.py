@@ -40,7 +40,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
                 "time": engine.streams[name].time,
                 "lateness": engine.streams[name].lateness,
             }
-            for name, frame in engine._frames.items()
+            for name, frame in engine._sources.registered.items()
         },
         "operators": [name for name, stream in engine.streams.items() if stream.applying is not None],
         "queries": queries,

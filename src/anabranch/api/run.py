@@ -27,6 +27,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
@@ -437,7 +438,7 @@ class Run:
 def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     """An empty batch, in a session of its own that knows what the user's session knows now."""
     session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
-    return session.createDataFrame([], plan.packed.schema)
+    return empty_frame(session, plan.packed.schema)
 
 
 def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:

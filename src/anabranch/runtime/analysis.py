@@ -30,6 +30,7 @@ from anabranch.plan.logical import quote
 from anabranch.plan.network import Network
 from anabranch.plan.texts import is_name
 from anabranch.runtime.columns import Columns
+from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -47,7 +48,7 @@ def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, Da
                 values = [output.expression for output in selection.outputs]
                 _check(spark, schema, selection.conditions, values, f" (in {entry.alias})")
                 columns = [f"{output.expression} AS {quote(output.name)}" for output in selection.outputs]
-                empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+                empty = empty_frame(spark, schema)
                 schema = empty.selectExpr(*columns).schema
 
 
@@ -98,8 +99,7 @@ def _check(
     texts = [*conditions, *(value for value in values if not is_name(value))]
     if not texts:
         return
-    # As an RDD: an empty local relation would be optimised away together with the expressions over it.
-    empty = spark.createDataFrame(spark.sparkContext.emptyRDD(), schema)
+    empty = empty_frame(spark, schema)
     columns = empty.selectExpr(*(f"{text} AS c{number}" for number, text in enumerate(texts)))
     execution = columns._jdf.queryExecution()
     _check_operators(execution.analyzed(), texts, where)

@@ -23,6 +23,7 @@ from anabranch.kernel.delta import INPUT
 from anabranch.plan.logical import quote
 from anabranch.runtime.carried import restore
 from anabranch.runtime.diagnosis import failing_joined_row
+from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.layout import AnswerLayout, Layout, Outlet
 from anabranch.runtime.report import Report
 from anabranch.runtime.sinks import FileSink, Sink
@@ -151,7 +152,7 @@ class Answers:
 def answer_schema(spark: SparkSession, layout: Layout, answer: AnswerLayout) -> T.StructType:
     """The schema of an answer."""
     outlets = [layout.outlets[n] for n in answer.outlets]
-    return _united([finish(outlet, spark.createDataFrame([], outlet.result_schema)) for outlet in outlets]).schema
+    return _united([finish(outlet, empty_frame(spark, outlet.result_schema)) for outlet in outlets]).schema
 
 
 def finish(outlet: Outlet, given: DataFrame) -> DataFrame:

@@ -22,6 +22,7 @@ from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.plan.texts import is_name
 from anabranch.runtime.carried import is_changed
 from anabranch.runtime.derive import Sources
+from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
 from anabranch.runtime.keys import key_type, must_verify, widest
@@ -75,14 +76,14 @@ class Columns:
         if alias not in self._frames:
             entry = next(known for known in self._network.inputs if known.entry.alias == alias)
             if entry.entry.is_derived:
-                self._frames[alias] = self._spark.createDataFrame([], self._derived(entry))
+                self._frames[alias] = empty_frame(self._spark, self._derived(entry))
             else:
                 self._frames[alias] = self._sources.registered[entry.entry.stream]
         return self._frames[alias]
 
     def fed(self, fed: Fed) -> T.StructType:
         """The columns of what a block feeds an input with, in their own types."""
-        rows = self._spark.createDataFrame([], T.StructType(self.fields(fed.node)))
+        rows = empty_frame(self._spark, T.StructType(self.fields(fed.node)))
         kept = rows.where(all_of(fed.conditions) or "true")
         return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in fed.outputs)).schema
 
@@ -176,7 +177,7 @@ class Columns:
         node = self._network.operators[n].ports[0].node
         if self._network.operator_of(node) is None:
             return self.frame(self._network.inputs[node].entry.alias)
-        return self._spark.createDataFrame([], T.StructType(self.fields(node)))
+        return empty_frame(self._spark, T.StructType(self.fields(node)))
 
     def _fuse(self, n: int) -> None:
         """Find the ports of a join where what comes from a join on the same key can be selected by processors."""
@@ -191,7 +192,7 @@ class Columns:
     def _fused(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...] | None:
         """Expressions over what an operator gives, for its processors; None if one of them is Spark's."""
         fields = self.fields(node)
-        rows = self._spark.createDataFrame([], T.StructType(fields))
+        rows = empty_frame(self._spark, T.StructType(fields))
         found = fuse(rows, texts, {field.name: self.given(field.name) for field in fields})
         known = tuple(fused for fused in found if fused is not None)
         return known if len(known) == len(found) else None

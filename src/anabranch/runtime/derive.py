@@ -25,9 +25,9 @@ from anabranch.runtime.notes import NOTE, bad_row, literal
 class Sources:
     """The rows of sources, made of registered streams. Each is made once: that takes many calls into the JVM."""
 
-    def __init__(self, registered: Mapping[str, DataFrame]) -> None:
-        """Nothing is made yet."""
-        self.registered = registered
+    def __init__(self, registered: Mapping[str, DataFrame] | None = None) -> None:
+        """Nothing is made yet. More streams may be registered later."""
+        self.registered = dict(registered or {})
         self._made: dict[tuple[Source, str | None], DataFrame] = {}
 
     def frame(self, source: Source, time: str | None, types: T.StructType | None = None) -> DataFrame:

@@ -42,7 +42,7 @@ class Plan:
 def prepare(
     spark: SparkSession,
     requests: Sequence[Request],
-    frames: Mapping[str, DataFrame],
+    sources: Sources,
     streams: Mapping[str, StreamSchema],
     *,
     place: Callable[[Network], tuple[Placement, ...]],
@@ -58,8 +58,7 @@ def prepare(
     network = network_of(requests, streams)
     known = {**streams, **{schema.name: schema for schema in network.derived}}
     if not checked:
-        check_sources(spark, network, frames)
-    sources = Sources(frames)
+        check_sources(spark, network, sources.registered)
     columns = Columns(spark, network, sources, known)
     if not checked:
         check_inputs(spark, network, columns)
@@ -78,7 +77,7 @@ def prepare(
         columns=columns,
         schemas=schemas,
         packed=pack(layout, sources, names),
-        read=tuple((name, _relations(frames[name]), max(used.count(name), 1)) for name in names),
+        read=tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names),
     )
 
 
