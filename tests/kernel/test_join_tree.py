@@ -155,7 +155,7 @@ def definition(tree: Tree, counted: list[list[tuple[int, Row]]]) -> Counter[tupl
     return found
 
 
-@examples(300)
+@examples(150)
 @given(trees())
 def test_a_tree_of_window_joins_answers_as_the_definition_does_whatever_is_purged(tree: Tree) -> None:
     found, counted = answer(tree)

@@ -26,8 +26,8 @@ from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
+from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after

@@ -29,8 +29,8 @@ from anabranch.errors import QueryError, UnsupportedError
 from anabranch.plan.logical import quote
 from anabranch.plan.network import Network
 from anabranch.plan.texts import is_name
+from anabranch.runtime.catalyst import empty_frame, spark_class
 from anabranch.runtime.columns import Columns
-from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.layout import Layout
 
 REPEATED = "a batch that is repeated must give the same answer"
@@ -124,19 +124,16 @@ def _check_operators(plan: Any, texts: Sequence[str], where: str) -> None:
 
 
 def _check_settled(spark: SparkSession, plan: Any, texts: Sequence[str], where: str) -> None:
-    jvm = spark._jvm
-    assert jvm is not None, "a session that runs has a JVM"
-    catalyst = jvm.org.apache.spark.sql.catalyst
     if not plan.deterministic():
         columns = plan.expressions()
         found = [text for n, text in enumerate(texts) if not columns.apply(n).deterministic()]
         raise _unsettled(found or texts, where, "it calls a function that is registered as not deterministic")
-    patterns = catalyst.trees.TreePattern
+    patterns = spark_class(spark, "catalyst.trees.TreePattern")
     if plan.containsPattern(patterns.CURRENT_LIKE()):
         raise _unsettled(texts, where, "it asks for the current time, date or user")
     if plan.containsPattern(patterns.PLAN_EXPRESSION()):
         raise _unsettled(texts, where, "a function in it contains a subquery")
-    if not catalyst.optimizer.SpecialDatetimeValues.apply(plan).fastEquals(plan):
+    if not spark_class(spark, "catalyst.optimizer.SpecialDatetimeValues").apply(plan).fastEquals(plan):
         found = [text for text in texts if any(word in text.lower() for word in MOVING)]
         # 'epoch' is special, too, but stands still.
         if found or not any("epoch" in text.lower() for text in texts):

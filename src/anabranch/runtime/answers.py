@@ -22,8 +22,8 @@ from anabranch.errors import AnabranchError
 from anabranch.kernel.delta import INPUT
 from anabranch.plan.logical import quote
 from anabranch.runtime.carried import restore
+from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.diagnosis import failing_joined_row
-from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.layout import AnswerLayout, Layout, Outlet
 from anabranch.runtime.report import Report
 from anabranch.runtime.sinks import FileSink, Sink

@@ -22,6 +22,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from anabranch.plan.logical import quote
+from anabranch.runtime.catalyst import spark_class
 
 VALUE = "value"
 
@@ -66,7 +67,7 @@ def judge(rows: DataFrame, texts: Sequence[str]) -> list[Judged]:
         return []
     analysed = rows.selectExpr(*(f"{text} AS e{n}" for n, text in enumerate(texts)))._jdf.queryExecution().analyzed()
     trees = analysed.projectList()
-    can_cast = _java(rows.sparkSession, "catalyst.expressions.Cast").canUpCast
+    can_cast = spark_class(rows.sparkSession, "catalyst.expressions.Cast").canUpCast
     columns = frozenset(rows.columns)
     judges = [_Judge(can_cast, columns) for _ in texts]
     return [judges[n].judge(text, trees.apply(n)) for n, text in enumerate(texts)]
@@ -140,12 +141,6 @@ def _is_nonzero(divisor: Any) -> bool:
 
 
 def _try(spark: SparkSession, column: Column) -> Column:
-    convert = _java(spark, "classic.ExpressionUtils")
-    tree = _java(spark, "catalyst.expressions.TryEval")(convert.expression(column._jc))
+    convert = spark_class(spark, "classic.ExpressionUtils")
+    tree = spark_class(spark, "catalyst.expressions.TryEval")(convert.expression(column._jc))
     return Column(convert.column(tree))
-
-
-def _java(spark: SparkSession, name: str) -> Any:
-    """A class of Spark's by its whole name: a name for each package would be a call into the JVM each."""
-    assert spark._jvm is not None, "Spark runs in this process or beside it, not behind Connect"
-    return getattr(spark._jvm, f"org.apache.spark.sql.{name}")

@@ -21,8 +21,8 @@ from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
 from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.plan.texts import is_name
 from anabranch.runtime.carried import is_changed
+from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.derive import Sources
-from anabranch.runtime.empty import empty_frame
 from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
 from anabranch.runtime.keys import key_type, must_verify, widest

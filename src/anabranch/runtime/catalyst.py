@@ -1,9 +1,17 @@
-"""Frames without rows, to let Spark analyse expressions over their columns."""
+"""What of Spark SQL has no name in PySpark, or only a slow one, by way of the JVM."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+
+
+def spark_class(spark: SparkSession, name: str) -> Any:
+    """A class by its whole name: a name for each package would be a call into the JVM each, and a search in vain."""
+    assert spark._jvm is not None, "Spark runs in this process or beside it, not behind Connect"
+    return getattr(spark._jvm, f"org.apache.spark.sql.{name}")
 
 
 def empty_frame(spark: SparkSession, schema: T.StructType) -> DataFrame:
