@@ -115,9 +115,11 @@ def last_rows(segments: Sequence[Segment], hashes: Hashes, since: Times, until: 
         ranges, times = probe(index, segments[n]), _times(segments[n])
         ranges = _older(segments[n], replace(ranges, owner=lacking[ranges.owner]), until)
         begins = first_at(segments[n], ranges, since)
+        # Whatever is known is newer than all rows here: no more than the rest of them can be among the last.
+        start = np.maximum(begins - (count - known[ranges.owner]), ranges.start)
+        ranges = replace(ranges, start=with_equals(times, ranges, start))
         seen.append(_Earlier.of(ranges, begins, times))
-        start = with_equals(times, ranges, np.maximum(begins - count, ranges.start))
-        kept[n] = replace(ranges, start=start).where(start < ranges.stop)
+        kept[n] = ranges.where(ranges.start < ranges.stop)
     return kept
 
 
