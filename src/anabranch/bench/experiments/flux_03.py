@@ -24,6 +24,7 @@ WARM = 8
 TURN = 8
 BATCHES = WARM + TURN * MACHINES
 GROUPS = 64 * MACHINES
+TUPLES = 64_000  # per batch: what a loaded machine is late with in its turn fits into the larger buffer
 SIZES = ("1m", "8m")
 AT_LEAST = 0.75
 
@@ -59,7 +60,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 FLUX_03 = Experiment(
     "flux-03",
     "external load that goes round four machines: the larger the buffer, the closer to what is possible",
-    workload(BATCHES),
+    workload(BATCHES, TUPLES),
     (
         variant("unloaded", (), loaded(0), groups=GROUPS),
         variant("no buffer", (), *rotating(), groups=GROUPS),

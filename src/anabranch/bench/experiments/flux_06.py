@@ -31,9 +31,9 @@ FELL, STAYS = 0.75, 0.1
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Back to what is possible, and not without balancing."""
-    first, last = (LOADED, LOADED + 2 * TURN), (BATCHES - 2 * TURN, BATCHES)
-    unloaded, static, balanced = (throughput(trace, *last) for trace in traces)
-    possible = allowed(traces[0], 1, *last)
+    first, last = range(LOADED, LOADED + 2 * TURN), range(BATCHES - 2 * TURN, BATCHES)
+    unloaded, static, balanced = (throughput(trace, last) for trace in traces)
+    possible = allowed(traces[0], 1, last)
     yield Claim(
         f"with balancing, throughput comes back to at least {AT_LEAST:.0%} of what the capacity left allows",
         balanced >= AT_LEAST * possible,
@@ -41,7 +41,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
         f"possible, {sum(move.groups for move in traces[2].relocations)} partitions moved",
     )
     # Beside the run without load, since all runs become faster in their first batches.
-    fell = throughput(traces[1], *first) / throughput(traces[0], *first)
+    fell = throughput(traces[1], first) / throughput(traces[0], first)
     stays = static / unloaded
     yield Claim(
         f"without, it falls to {FELL:.0%} or less, and stays within {STAYS:.0%} of that",

@@ -11,6 +11,7 @@ processors' part of a batch, that of the slowest, would take longer, the rest of
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from statistics import median
 
 from anabranch.bench.experiments.trace import Trace
@@ -23,7 +24,7 @@ MACHINES = 4
 GROUPS = 64
 MACHINE = 0.3  # of a core
 LEFT = 0.4  # of a machine with external load
-TUPLES = 64_000  # per batch
+TUPLES = 80_000  # per batch
 HISTORY = 32  # tuples of a group
 
 
@@ -31,9 +32,9 @@ HISTORY = 32  # tuples of a group
 TURN = 7
 
 
-def workload(batches: int) -> GroupWorkload:
+def workload(batches: int, tuples: int = TUPLES) -> GroupWorkload:
     """The windowed group-by, for so many batches."""
-    return GroupWorkload(rows=TUPLES * batches, batch_count=batches, keys=16_384, history=HISTORY)
+    return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=HISTORY)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
@@ -56,14 +57,14 @@ def capacity(slow: int) -> float:
     return (MACHINES - slow * (1 - LEFT)) / MACHINES
 
 
-def throughput(trace: Trace, first: int, stop: int) -> float:
+def throughput(trace: Trace, batches: Iterable[int]) -> float:
     """Tuples per second in the median of some batches, since the machine behind the machines does other things."""
-    return _median_rate(trace, trace.batch_seconds, first, stop)
+    return _median_rate(trace, trace.batch_seconds, batches)
 
 
-def allowed(unloaded: Trace, slow: int, first: int, stop: int) -> float:
+def allowed(unloaded: Trace, slow: int, batches: Iterable[int]) -> float:
     """Tuples per second in these batches with the capacity that some loaded machines leave, by a run without load."""
-    return _median_rate(unloaded, allowed_seconds(unloaded, slow), first, stop)
+    return _median_rate(unloaded, allowed_seconds(unloaded, slow), batches)
 
 
 def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
@@ -74,6 +75,5 @@ def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
     ]
 
 
-def _median_rate(trace: Trace, seconds: list[float], first: int, stop: int) -> float:
-    batches = slice(first, stop)
-    return median(rows / took for rows, took in zip(trace.batch_rows[batches], seconds[batches], strict=True))
+def _median_rate(trace: Trace, seconds: Sequence[float], batches: Iterable[int]) -> float:
+    return median(trace.batch_rows[n] / seconds[n] for n in batches)
