@@ -30,6 +30,7 @@ from anabranch.kernel.lookup import (
     Times,
     first_at,
     gather,
+    in_time,
     last_rows,
     ranges_of,
     settled_at,
@@ -109,6 +110,7 @@ class WindowAggregate:
         wanted = settled_hashes(segments, settled)
         if len(wanted) == 0:
             return
+        segments = in_time(segments)
         since, until = settled_at(settled, wanted)
         if self.rows is None:
             found = self._reaching(segments, ranges_of(segments, wanted, until), since)
