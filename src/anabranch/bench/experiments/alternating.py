@@ -5,7 +5,7 @@ way round for a phase, and so on: what was evened out is soon uneven again. Memo
 the figures ask what relocation costs, not what it is good for.
 
 The paper's phases are of 10 minutes and its time-spans of 15 to 45 seconds, with a relocation every other minute. Here
-a phase has 36 batches of about half a second, and spans are a tenth of the paper's: relocations are far more frequent,
+a phase has 30 batches of about half a second, and spans are a tenth of the paper's: relocations are far more frequent,
 and what they cost is seen better. Where variants run abreast, the clock that policies see goes on in the turns of the
 others, so they are given spans that are as many times as long.
 """
@@ -24,8 +24,8 @@ from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.sources.synthetic import Synthetic
 
 ROWS_PER_BATCH = 33_000
-PHASE = 36  # batches
-BATCHES = 90
+PHASE = 30  # batches
+BATCHES = 75
 STREAM = Synthetic(
     tuple_range=ROWS_PER_BATCH * PHASE // 2, ratios=(1, 1), shift_every=2, contiguous=True, shares=(10, 1)
 )

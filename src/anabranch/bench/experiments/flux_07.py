@@ -5,6 +5,9 @@ its own, loaded from the beginning, and throughput is that of its last batches, 
 nothing has to settle: one run has all cases in turn once histories are full, since all batches become faster with time;
 in rounds, each of which has them in another order, since merges of state have a turn of their own. In the end it has no
 load, in the same batches as what is compared with it. There balancing has nothing to do.
+
+A batch takes as long as its slowest machine. No two batches of a machine take the same time, and a loaded one stretches
+the difference, too: so with several of them less is reached of what their mean would allow.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ from anabranch.bench.experiments.machines import (
 from anabranch.bench.experiments.trace import Trace
 
 SLOW = (3, 2, 1)
-ROUNDS = 5
-AT_LEAST = 0.85
+ROUNDS = 4
+AT_LEAST = {1: 0.85, 2: 0.75, 3: 0.75}
 STATIC_AT_MOST = 0.65
 STAYS = 0.8
 
@@ -39,23 +42,27 @@ def _rounds() -> Iterator[int]:
 
 
 # How many machines are loaded in each batch of the run without balancing; what counts for it are those in rounds.
-STATIC = (*[0] * TURN, *_rounds(), *[0] * TURN)
+STATIC = (*[0] * TURN, *_rounds(), *[0] * 2 * TURN)
 BATCHES = len(STATIC)
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Linear with balancing, at once without."""
     *settled, together = traces
-    last = range(BATCHES - TURN, BATCHES)
+    last = range(BATCHES - 2 * TURN, BATCHES)
     unloaded = throughput(together, last)
     balanced = {slow: throughput(trace, last) / unloaded for slow, trace in zip(SLOW, settled, strict=True)}
     possible = {slow: allowed(together, slow, last) / unloaded for slow in SLOW}
     yield Claim(
-        f"with balancing, throughput is at least {AT_LEAST:.0%} of what the capacity left allows",
-        all(balanced[slow] >= AT_LEAST * possible[slow] for slow in SLOW),
-        ", ".join(f"{slow}: {balanced[slow]:.2f} of {possible[slow]:.2f}" for slow in SLOW),
+        f"with balancing, throughput is at least {AT_LEAST[1]:.0%} of what the capacity left allows if one machine is "
+        f"loaded, {AT_LEAST[2]:.0%} if two or three are",
+        all(balanced[slow] >= AT_LEAST[slow] * possible[slow] for slow in SLOW),
+        ", ".join(
+            f"{slow}: {balanced[slow] / possible[slow]:.0%}, {balanced[slow]:.2f} of {possible[slow]:.2f}"
+            for slow in SLOW
+        ),
     )
-    counted = range(TURN, BATCHES - TURN)
+    counted = range(TURN, last.start)
     static = {slow: throughput(together, [n for n in counted if STATIC[n] == slow]) for slow in (0, *SLOW)}
     shares = {slow: found / static[0] for slow, found in static.items()}
     yield Claim(
