@@ -81,6 +81,15 @@ def test_runs_that_are_older_than_what_is_needed_are_not_read(older: int) -> Non
     assert len(rows_read(runs, since, until, 3)) == 50 * 3
 
 
+def test_of_an_older_run_only_what_newer_ones_lack_is_read() -> None:
+    newer = [[(key, 10 * n + ts) for key in range(50) for ts in range(2)] for n in (1, 2, 3)]
+    runs = [[(key, ts) for key in range(50) for ts in range(8)], *newer]
+    since, until = (dict.fromkeys(range(50), time) for time in (30, FUTURE))
+    read = rows_read(runs, since, until, 5)
+    assert sorted(ts for key, ts in read if key == 7) == [7, 10, 11, 20, 21, 30, 31]
+    assert len(read) == 50 * 7
+
+
 def test_keys_that_are_behind_do_not_make_others_read_more() -> None:
     behind = [[(1, 10 * n + ts) for ts in range(4)] + [(2, 10 * n - 25 + ts) for ts in range(4)] for n in range(16)]
     read = rows_read(behind, {1: 154, 2: 129}, dict.fromkeys((1, 2), FUTURE), 3)
