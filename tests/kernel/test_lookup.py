@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.lookup import gather, last_rows
+from anabranch.kernel.lookup import gather, in_time, last_rows
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
@@ -105,3 +105,9 @@ def test_a_mapped_run_is_known_by_the_span_of_its_file() -> None:
         wanted, past, future = np.array([1], dtype=np.uint64), np.array([10]), np.array([FUTURE])
         found = last_rows(segments, wanted, past, future, 2)
         assert [int(ranges.lengths.sum()) for ranges in found] == read
+
+
+def test_a_run_with_old_rows_of_some_keys_comes_where_its_last_rows_belong() -> None:
+    """As where groups have moved: the rows of all other keys are found in the order of time."""
+    wide, before, after = segment([1, 2], [0, 30]), segment([2, 2], [10, 20]), segment([2], [40])
+    assert in_time([wide, before, after]) == [before, wide, after]

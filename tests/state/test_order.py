@@ -29,6 +29,15 @@ def test_rows_are_ordered_by_hash_and_then_by_time(parts: list[list[tuple[int, i
 
 
 @examples(100)
+@given(st.lists(st.integers(0, 19), max_size=4), st.integers(-3, 3))
+def test_some_keys_may_go_back_in_time_among_others_that_do_not(back: list[int], ts: int) -> None:
+    """As where a part has old rows of a few keys: only these are sorted again."""
+    parts = [[(key, n) for key in range(20) for _ in range(3)] for n in range(3)]
+    parts.append(sorted((key, ts) for key in [*back, *range(15, 20)]))
+    assert sort(parts) == sorted(row for part in parts for row in part)
+
+
+@examples(100)
 @given(st.lists(rows, max_size=40))
 def test_rows_in_no_order_are_ordered_too(some: list[tuple[int, int]]) -> None:
     assert sort([some]) == sorted(some)

@@ -58,8 +58,9 @@ def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashe
 
 
 def in_time(segments: Sequence[Segment]) -> list[Segment]:
-    """The segments in the order of their times: so rows of a key that are found one after the other need no sorting."""
-    return sorted(segments, key=_span)
+    """The segments in the order of their last times: so rows of a key that are found one after the other need no
+    sorting, as long as the last rows of a segment are what is found in it."""
+    return sorted(segments, key=lambda segment: _span(segment)[::-1])
 
 
 def ranges_of(segments: Sequence[Segment], hashes: Hashes, before: Times) -> list[Ranges]:
