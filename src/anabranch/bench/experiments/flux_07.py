@@ -29,7 +29,7 @@ from anabranch.bench.experiments.machines import (
 from anabranch.bench.experiments.trace import Trace
 
 SLOW = (3, 2, 1)
-ROUNDS = 4
+ROUNDS = 3
 AT_LEAST = {1: 0.85, 2: 0.75, 3: 0.75}
 STATIC_AT_MOST = 0.65
 STAYS = 0.8
