@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
@@ -358,7 +359,35 @@ def test_narrow_runs_are_not_written_into_one_with_a_wide_one_that_would_outlive
     moved = ledger.spine.of_groups(GroupSet.of(16, [0, 8, 15]), ledger.runs.cuts(16))
     merged = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=10)
     spans = sorted(spine_module._span(run) for run in merged.runs)
-    assert spans == [(0, 1), (2, 1_000), (5, 8)]
+    assert spans == [(0, 8), (2, 1_000)]
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_run_that_reaches_back_for_keys_that_came_is_merged_after_what_is_older_of_the_others(
+    moved: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then rows of no key have to be sorted by time, as they would be if runs were ordered by their first times."""
+    seen: list[list[tuple[int, int]]] = []
+
+    def by_hash(hashes: NDArray[np.uint64], ts: NDArray[np.int64]) -> NDArray[np.int64]:
+        order = np.argsort(hashes, kind="stable")
+        seen.append(list(zip(hashes[order].tolist(), ts[order].tolist(), strict=True)))
+        return order
+
+    monkeypatch.setattr(spine_module, "order_of", by_hash)
+    ledger = Ledger(timed=True)
+    half = 2**63
+    with small_constants(fan_in=2, smallest_tier=8):
+        ledger.insert([(1, 5), (1, 6), *[(half - 1, 6)] * 6, (half, 6), (half + 1, 0)])
+        ledger.insert([(1, 3), (1, 4), *[(half - 1, 4)] * 6, (half, 4)])
+        if moved:
+            ledger.spine = ledger.spine.of_groups(GroupSet.of(16, [0, 8]), ledger.runs.cuts(16))
+            ledger.consolidate(EVERYTHING)
+        else:
+            ledger.compact(EVERYTHING)
+    assert len(ledger.spine.runs) == 1
+    assert seen
+    assert all(rows == sorted(rows) for rows in seen)
 
 
 def test_a_merge_of_runs_with_few_groups_left_writes_no_more_files_than_its_budget_asks_for() -> None:

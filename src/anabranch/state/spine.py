@@ -293,7 +293,7 @@ def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
 def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
     """Batches of FAN_IN runs, oldest first, that are close enough in event time to be merged."""
     batch: list[SortedRun] = []
-    for run in sorted(runs, key=lambda run: _span(run)[0]):
+    for run in sorted(runs, key=_last_time):
         batch.append(run)
         if max_span is not None:
             newest = _span(run)[1]
@@ -306,7 +306,7 @@ def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[So
 def _close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
     """All runs, oldest first, in batches that are close enough in event time to be merged, by what each allows."""
     batch: list[SortedRun] = []
-    for run in sorted(runs, key=lambda run: _span(run)[0]):
+    for run in sorted(runs, key=_last_time):
         together = _span(tuple(piece for member in (*batch, run) for piece in member))
         allowed = (_allowed_span(member, max_span) for member in (*batch, run))
         if batch and any(most is not None and together[1] - together[0] > most for most in allowed):
@@ -322,6 +322,12 @@ def _span(run: SortedRun) -> tuple[int, int]:
         min((piece.file.min_ts for piece in run if piece.file.min_ts is not None), default=0),
         max((piece.file.max_ts for piece in run if piece.file.max_ts is not None), default=0),
     )
+
+
+def _last_time(run: SortedRun) -> tuple[int, int]:
+    """By what runs are ordered before they are merged: so rows of a key need no sorting by time (`state/order`), even
+    where groups have come that reach further back than the others."""
+    return _span(run)[::-1]
 
 
 def _settle(runs: tuple[SortedRun, ...], merges: tuple[Merge, ...], retired: tuple[Slice, ...]) -> Spine:
