@@ -1,13 +1,14 @@
 """Findings as a picture: a panel per quantity.
 
 Most quantities are lines over the batches of the run, as the papers have it: one per variant, or one per variant and
-processor. Others are one number per variant, drawn side by side. Of repeated runs the first is drawn.
+processor. Others are one number per variant, drawn side by side, or what an experiment finds for each of some settings.
+Of repeated runs the first is drawn.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,24 @@ class Bars:
         """A bar for each variant."""
         axes.bar(range(len(traces)), [self.of(trace) for trace in traces])
         axes.set_xticks(range(len(traces)), [trace.name for trace in traces], rotation=20, ha="right")
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """What an experiment finds for each value of a `setting`, by the name of the curve."""
+
+    label: str
+    setting: str
+    of: Callable[[Sequence[Trace]], Mapping[str, Mapping[int, float]]]
+
+    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+        """All curves."""
+        found = self.of(traces)
+        for name, curve in found.items():
+            axes.plot(*zip(*sorted(curve.items()), strict=True), label=name, marker="o")
+        axes.set_xticks(sorted({value for curve in found.values() for value in curve}))
+        axes.set_xlabel(self.setting)
+        axes.legend()
 
 
 def _one(values: Callable[[Trace], list[float]]) -> Callable[[Trace], Iterator[Line]]:
@@ -110,7 +129,7 @@ QUANTITIES: dict[str, Lines | Bars] = {
 }
 
 
-def draw(findings: Findings, quantities: tuple[str, ...], folder: Path) -> Path:
+def draw(findings: Findings, quantities: Sequence[str | Curves], folder: Path) -> Path:
     """A PNG with a panel per quantity."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -120,9 +139,9 @@ def draw(findings: Findings, quantities: tuple[str, ...], folder: Path) -> Path:
     figure = Figure(figsize=(7.0 * len(quantities), 4.5), layout="constrained")
     FigureCanvasAgg(figure)
     traces = [trace for trace in findings.traces if trace.repeat == 0]
-    for number, name in enumerate(quantities, start=1):
+    for number, one in enumerate(quantities, start=1):
         axes = figure.add_subplot(1, len(quantities), number)
-        quantity = QUANTITIES[name]
+        quantity = QUANTITIES[one] if isinstance(one, str) else one
         quantity.draw(axes, traces)
         axes.set_ylabel(quantity.label)
         axes.set_ylim(bottom=0)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,9 @@ from anabranch.bench.experiments.workload import Workload
 from anabranch.bench.machine import Machine, this_machine
 from anabranch.bench.recipe import Input, materialise
 from anabranch.errors import BenchmarkError
+
+if TYPE_CHECKING:
+    from anabranch.bench.experiments.draw import Curves
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Experiment:
     workload: Workload
     variants: tuple[Variant, ...]
     check: Callable[[Sequence[Trace]], Iterable[Claim]]
-    draws: tuple[str, ...] = ("results", "active_bytes")
+    draws: tuple[str | Curves, ...] = ("results", "active_bytes")
     repeats: int = 1
     warm_up: bool = False
     abreast: bool = False

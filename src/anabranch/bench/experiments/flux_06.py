@@ -16,6 +16,7 @@ from anabranch.bench.experiments.machines import (
     TURN,
     allowed,
     balancing,
+    beside,
     loaded,
     throughput,
     variant,
@@ -32,17 +33,17 @@ FELL, STAYS = 0.75, 0.1
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Back to what is possible, and not without balancing."""
     first, last = range(LOADED, LOADED + 2 * TURN), range(BATCHES - 2 * TURN, BATCHES)
-    unloaded, static, balanced = (throughput(trace, last) for trace in traces)
-    possible = allowed(traces[0], 1, last)
+    unloaded, static, balanced = traces
+    reached, possible = throughput(balanced, last), allowed(unloaded, 1, last)
     yield Claim(
         f"with balancing, throughput comes back to at least {AT_LEAST:.0%} of what the capacity left allows",
-        balanced >= AT_LEAST * possible,
-        f"{balanced / possible:.0%}: {balanced / unloaded:.2f} of what it is without load, {possible / unloaded:.2f} "
-        f"possible, {sum(move.groups for move in traces[2].relocations)} partitions moved",
+        reached >= AT_LEAST * possible,
+        f"{reached / possible:.0%}: {reached / throughput(unloaded, last):.2f} of what it is without load, "
+        f"{possible / throughput(unloaded, last):.2f} possible, "
+        f"{sum(move.groups for move in balanced.relocations)} partitions moved",
     )
     # Beside the run without load, since all runs become faster in their first batches.
-    fell = throughput(traces[1], first) / throughput(traces[0], first)
-    stays = static / unloaded
+    fell, stays = (beside(static, unloaded, ((n, n) for n in batches)) for batches in (first, last))
     yield Claim(
         f"without, it falls to {FELL:.0%} or less, and stays within {STAYS:.0%} of that",
         fell <= FELL and stays <= (1 + STAYS) * fell,

@@ -3,8 +3,9 @@
 Four machines (`machines`), of which none, one, two or three have external load. With balancing each case is a run of
 its own, loaded from the beginning, and throughput is that of its last batches, when partitions have moved. Without,
 nothing has to settle: one run has all cases in turn once histories are full, since all batches become faster with time;
-in rounds, each of which has them in another order, since merges of state have a turn of their own. In the end it has no
-load, in the same batches as what is compared with it. There balancing has nothing to do.
+in rounds, each of which has them in another order, since merges of state have a turn of their own, and is compared with
+its own batch without load. In the end it has no load, in the same batches as what is compared with it. There balancing
+has nothing to do.
 
 A batch takes as long as its slowest machine. No two batches of a machine take the same time, and a loaded one stretches
 the difference, too: so with several of them less is reached of what their mean would allow.
@@ -15,12 +16,14 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 
+from anabranch.bench.experiments.draw import Curves
 from anabranch.bench.experiments.experiment import Claim, Experiment
 from anabranch.bench.experiments.machines import (
     MACHINES,
     TURN,
     allowed,
     balancing,
+    beside,
     loaded,
     throughput,
     variant,
@@ -46,13 +49,29 @@ STATIC = (*[0] * TURN, *_rounds(), *[0] * 2 * TURN)
 BATCHES = len(STATIC)
 
 
-def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Linear with balancing, at once without."""
+def _batches(slow: int) -> list[int]:
+    """The batch of each round in which so many machines are loaded."""
+    return [n for n in range(TURN, BATCHES - 2 * TURN) if STATIC[n] == slow]
+
+
+BALANCED, WITHOUT, POSSIBLE = "with balancing", "without", "what the capacity left allows"
+
+
+def figure(traces: Sequence[Trace]) -> dict[str, dict[int, float]]:
+    """Throughput as a share of that without load, by how many machines are loaded."""
     *settled, together = traces
     last = range(BATCHES - 2 * TURN, BATCHES)
     unloaded = throughput(together, last)
     balanced = {slow: throughput(trace, last) / unloaded for slow, trace in zip(SLOW, settled, strict=True)}
     possible = {slow: allowed(together, slow, last) / unloaded for slow in SLOW}
+    static = {slow: beside(together, together, zip(_batches(slow), _batches(0), strict=True)) for slow in SLOW}
+    return {name: {0: 1.0, **curve} for name, curve in ((POSSIBLE, possible), (BALANCED, balanced), (WITHOUT, static))}
+
+
+def check(traces: Sequence[Trace]) -> Iterator[Claim]:
+    """Linear with balancing, at once without."""
+    found = figure(traces)
+    balanced, possible, static = found[BALANCED], found[POSSIBLE], found[WITHOUT]
     yield Claim(
         f"with balancing, throughput is at least {AT_LEAST:.0%} of what the capacity left allows",
         all(balanced[slow] >= AT_LEAST * possible[slow] for slow in SLOW),
@@ -61,13 +80,10 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
             for slow in SLOW
         ),
     )
-    counted = range(TURN, last.start)
-    static = {slow: throughput(together, [n for n in counted if STATIC[n] == slow]) for slow in (0, *SLOW)}
-    shares = {slow: found / static[0] for slow, found in static.items()}
     yield Claim(
         f"without, one loaded machine takes it to {STATIC_AT_MOST:.0%} or less, and more of them take little more",
-        shares[1] <= STATIC_AT_MOST and shares[3] >= STAYS * shares[1],
-        ", ".join(f"{slow}: {share:.2f}" for slow, share in sorted(shares.items())),
+        static[1] <= STATIC_AT_MOST and static[3] >= STAYS * static[1],
+        ", ".join(f"{slow}: {share:.2f}" for slow, share in sorted(static.items())),
     )
 
 
@@ -80,7 +96,7 @@ FLUX_07 = Experiment(
         variant("static", (), *(loaded(n, *range(slow)) for n, slow in enumerate(STATIC))),
     ),
     check,
-    draws=("throughput", "relocations"),
+    draws=(Curves("throughput, as a share of that without load", "loaded machines", figure), "throughput"),
     abreast=True,
     threads=MACHINES,
 )

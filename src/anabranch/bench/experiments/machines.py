@@ -62,6 +62,13 @@ def throughput(trace: Trace, batches: Iterable[int]) -> float:
     return _median_rate(trace, trace.batch_seconds, batches)
 
 
+def beside(trace: Trace, unloaded: Trace, batches: Iterable[tuple[int, int]]) -> float:
+    """Throughput in the median of some batches, each as a share of that in a batch of a run without load: one that was
+    worked on at nearly the same time, so that whatever else the machine did meets both."""
+    rate, other = (_rates(one, one.batch_seconds) for one in (trace, unloaded))
+    return median(rate[n] / other[m] for n, m in batches)
+
+
 def allowed(unloaded: Trace, slow: int, batches: Iterable[int]) -> float:
     """Tuples per second in these batches with the capacity that some loaded machines leave, by a run without load."""
     return _median_rate(unloaded, allowed_seconds(unloaded, slow), batches)
@@ -76,4 +83,9 @@ def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
 
 
 def _median_rate(trace: Trace, seconds: Sequence[float], batches: Iterable[int]) -> float:
-    return median(trace.batch_rows[n] / seconds[n] for n in batches)
+    rates = _rates(trace, seconds)
+    return median(rates[n] for n in batches)
+
+
+def _rates(trace: Trace, seconds: Sequence[float]) -> list[float]:
+    return [rows / took for rows, took in zip(trace.batch_rows, seconds, strict=True)]
