@@ -118,6 +118,30 @@ def test_a_run_that_reaches_back_for_keys_that_came_is_merged_after_what_is_olde
     assert all(rows == sorted(rows) for rows in seen)
 
 
+@examples(100)
+@given(
+    sizes=st.lists(st.integers(1, 40), min_size=10, max_size=40).map(sorted),
+    falling=st.booleans(),
+)
+def test_keys_do_not_go_back_in_time_from_run_to_run_when_batches_become_larger_or_smaller(
+    sizes: list[int], falling: bool
+) -> None:
+    """As they do where groups come or go; if merges are done in time."""
+    ledger = Ledger(timed=True)
+    with small_constants(fan_in=3):
+        for batch, size in enumerate(reversed(sizes) if falling else sizes):
+            ledger.insert([(row * 7 % 5, batch) for row in range(size)])
+            ledger.compact(EVERYTHING)
+            rows: dict[int, list[int]] = {}
+            for piece in sorted(ledger.spine.slices(), key=lambda piece: (piece.file.max_ts, piece.file.min_ts)):
+                opened = ledger.runs.open(piece)
+                assert opened.ts is not None
+                for key, ts in zip(opened.hashes.tolist(), opened.ts.tolist(), strict=True):
+                    rows.setdefault(key, []).append(ts)
+            assert all(times == sorted(times) for times in rows.values())
+        ledger.check()
+
+
 def test_a_merge_of_runs_with_few_groups_left_writes_no_more_files_than_its_budget_asks_for() -> None:
     ledger = Ledger(timed=False)
     spread = 2**64 // 64

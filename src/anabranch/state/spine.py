@@ -21,7 +21,7 @@ Nothing here does I/O: `open_slice` and `write` are passed in.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -227,15 +227,14 @@ class Spine:
         return Spine(self.runs + other.runs, self.merges + other.merges, self.retired + other.retired)
 
     def _start_merges(self, max_span: int | None) -> Spine:
-        alike: dict[tuple[int, int | None], list[SortedRun]] = {}
-        for run in self.runs:
-            alike.setdefault((_tier(_rows(run)), _allowed_span(run, max_span)), []).append(run)
-        merges, left = list(self.merges), []
-        for (_, allowed), runs in alike.items():
-            due = list(_mergeable(runs, allowed))
-            merges += [Merge((), batch) for batch in due]
-            left += [run for run in runs if not any(run in batch for batch in due)]
-        return Spine(tuple(left), tuple(merges), self.retired)
+        waiting = sorted(self.runs, key=_last_time)
+        merges = list(self.merges)
+        for kind in sorted({_kind(run, max_span) for run in waiting}, key=lambda kind: kind[0], reverse=True):
+            for due in list(_mergeable([run for run in waiting if _kind(run, max_span) == kind], kind[1])):
+                joined = _with_smaller(due, waiting, max_span)
+                merges.append(Merge((), joined))
+                waiting = [run for run in waiting if run not in joined]
+        return Spine(tuple(waiting), tuple(merges), self.retired)
 
 
 def slices_of_groups(slices: Iterable[Slice], groups: GroupSet, cuts: Cuts) -> tuple[Slice, ...]:
@@ -274,6 +273,11 @@ def _tier(rows: int) -> int:
     return tier
 
 
+def _kind(run: SortedRun, max_span: int | None) -> tuple[int, int | None]:
+    """What runs have in common that are merged: their tier, and how much event time that may span."""
+    return _tier(_rows(run)), _allowed_span(run, max_span)
+
+
 def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
     """How much event time a merge of this run may span: `max_span`, or at least twice what the run spans already.
 
@@ -291,9 +295,9 @@ def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
 
 
 def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
-    """Batches of FAN_IN runs, oldest first, that are close enough in event time to be merged."""
+    """Batches of FAN_IN runs that are close enough in event time to be merged, of some in the order of last times."""
     batch: list[SortedRun] = []
-    for run in sorted(runs, key=_last_time):
+    for run in runs:
         batch.append(run)
         if max_span is not None:
             newest = _span(run)[1]
@@ -301,6 +305,26 @@ def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[So
         if len(batch) == FAN_IN:
             yield tuple(batch)
             batch = []
+
+
+def _with_smaller(due: tuple[SortedRun, ...], runs: Sequence[SortedRun], max_span: int | None) -> tuple[SortedRun, ...]:
+    """Runs that are due, with the smaller ones among all `runs` that lie between them or just before, if time allows.
+
+    What a batch brings is of one tier before groups have come or gone, and of another afterwards. If only runs of one
+    were merged, every key would go back in time between the result and the others. What is older than a run that is not
+    smaller stays, to be merged with that.
+    """
+    tier, allowed = _kind(due[0], max_span)
+    newest = max(_span(run)[1] for run in due)
+    joined: list[SortedRun] = []
+    for run in runs[: runs.index(due[-1]) + 1]:
+        size, span = _kind(run, max_span)
+        is_close = span == allowed and (allowed is None or newest - _span(run)[0] <= allowed)
+        if run in due or (size < tier and is_close):
+            joined.append(run)
+        elif size >= tier and due[0] not in joined:
+            joined.clear()
+    return tuple(joined)
 
 
 def _close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
