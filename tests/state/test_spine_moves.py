@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from anabranch.kernel.lookup import in_time
 from anabranch.plan.placement import even_placement
 from anabranch.state import spine as spine_module
 from anabranch.state.groups import GroupSet
@@ -133,8 +134,7 @@ def test_keys_do_not_go_back_in_time_from_run_to_run_when_batches_become_larger_
             ledger.insert([(row * 7 % 5, batch) for row in range(size)])
             ledger.compact(EVERYTHING)
             rows: dict[int, list[int]] = {}
-            for piece in sorted(ledger.spine.slices(), key=lambda piece: (piece.file.max_ts, piece.file.min_ts)):
-                opened = ledger.runs.open(piece)
+            for opened in in_time([ledger.runs.open(piece) for piece in ledger.spine.slices()]):
                 assert opened.ts is not None
                 for key, ts in zip(opened.hashes.tolist(), opened.ts.tolist(), strict=True):
                     rows.setdefault(key, []).append(ts)

@@ -228,13 +228,16 @@ class Spine:
 
     def _start_merges(self, max_span: int | None) -> Spine:
         waiting = sorted(self.runs, key=_last_time)
-        merges = list(self.merges)
-        for kind in sorted({_kind(run, max_span) for run in waiting}, key=lambda kind: kind[0], reverse=True):
-            for due in list(_mergeable([run for run in waiting if _kind(run, max_span) == kind], kind[1])):
-                joined = _with_smaller(due, waiting, max_span)
+        alike: dict[tuple[int, int | None], list[SortedRun]] = {}
+        for run in waiting:
+            alike.setdefault(_kind(run, max_span), []).append(run)
+        merges, taken = list(self.merges), list[SortedRun]()
+        for kind in sorted(alike, key=lambda kind: kind[0], reverse=True):
+            for due in _mergeable([run for run in alike[kind] if run not in taken], kind[1]):
+                joined = _with_smaller(due, [run for run in waiting if run not in taken], max_span)
                 merges.append(Merge((), joined))
-                waiting = [run for run in waiting if run not in joined]
-        return Spine(tuple(waiting), tuple(merges), self.retired)
+                taken += joined
+        return Spine(tuple(run for run in waiting if run not in taken), tuple(merges), self.retired)
 
 
 def slices_of_groups(slices: Iterable[Slice], groups: GroupSet, cuts: Cuts) -> tuple[Slice, ...]:
