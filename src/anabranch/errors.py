@@ -51,6 +51,10 @@ class DiskFullError(CheckpointError):
     """There is no space left for state or results. The last committed step is intact."""
 
 
+class InconsistentStepError(AnabranchError):
+    """What processors report of a step does not add up. Nothing of the step was committed."""
+
+
 class BenchmarkError(AnabranchError):
     """A benchmark could not be run, or its contenders disagree about the answer."""
 

@@ -51,7 +51,7 @@ class Fabricated:
         self.retained: dict[int, list[Manifest]] = {}
 
     def add_step(self) -> Step:
-        number = self.last.number + 1 if self.last else 1
+        number = self.checkpoint.next_number
         directory = self.checkpoint.prepare_step(number)
         names = []
         for processor, manifest in enumerate(self.manifests):
@@ -63,17 +63,18 @@ class Fabricated:
             report.active_rows, report.active_bytes = grown.rows, grown.bytes
             names.append(f"{number:010d}-{processor:04d}.json")
             write_file(directory / names[-1], encode_document(report_body(report, grown)))
-        rows = ROWS * number * len(self.manifests)
+        batch_id = self.last.batch_id + 1 if self.last else 0
+        rows = ROWS * (batch_id + 1) * len(self.manifests)
         step = self.checkpoint.next_step(
             self.last,
-            batch_id=number - 1,
+            batch_id=batch_id,
             processors=len(self.manifests),
             placements=(self.placement,),
             reports=tuple(names),
             newest=(NEWEST, None),
             totals={
-                "combinations": 14 * number,
-                "results": {"query": 14 * number},
+                "combinations": 14 * (batch_id + 1),
+                "results": {"query": 14 * (batch_id + 1)},
                 "received": [rows, rows],
                 "late": [3, 0],
                 "rejected": [0, 1],
@@ -97,4 +98,8 @@ class Fabricated:
         within = rng.integers(0, width - 1, ROWS, dtype=np.uint64, endpoint=True)
         hashes = np.sort(rng.choice(owned, ROWS).astype(np.uint64) * np.uint64(width) + within)
         rows = pa.record_batch({"hash": pa.array(hashes), "v": pa.array(np.arange(ROWS))})
-        return spine.insert(write_run(self.checkpoint.state, f"{step}-{processor}-{number}.arrow", Segment.of(rows)))
+        return spine.insert(
+            write_run(
+                self.checkpoint.state, f"{self.checkpoint.epoch}-{step}-{processor}-{number}.arrow", Segment.of(rows)
+            )
+        )

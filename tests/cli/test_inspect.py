@@ -36,7 +36,7 @@ def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -
 
     assert shown.exit_code == 0
     assert "sound: every file is there and its checksum matches" in shown.stdout
-    assert "step 3: batch 2, epoch 1, 2 processors" in shown.stdout
+    assert "step 4: batch 2, epoch 1, 2 processors" in shown.stdout
     assert "42 since the beginning" in shown.stdout
 
 
@@ -49,9 +49,9 @@ def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated)
         in run(app, ["inspect", str(made.checkpoint.path)]).stdout
     )
 
-    last = made.checkpoint.read_step(3)
+    last = made.checkpoint.read_step(4)
     uncounted = replace(last, totals={**last.totals, "results": {"query": None}})
-    write_file(made.checkpoint.path / "steps" / "0000000003.json", encode_document(uncounted.to_json()))
+    write_file(made.checkpoint.path / "steps" / "0000000004.json", encode_document(uncounted.to_json()))
     shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
     assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
     assert survey(made.checkpoint.path).document()["queries"][0]["results"] is None
@@ -61,7 +61,7 @@ def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> N
     shown = run(app, ["inspect", "--json", str(made.checkpoint.path)])
 
     found = json.loads(shown.stdout)
-    assert [step["number"] for step in found["steps"]] == [2, 3]
+    assert [step["number"] for step in found["steps"]] == [3, 4]
     assert [(spine["processor"], spine["input"]) for spine in found["spines"]] == [
         (0, "o"),
         (0, "p"),
@@ -94,31 +94,31 @@ def test_every_group_has_a_line_of_its_own_if_asked_for(made: Fabricated) -> Non
 
 @pytest.mark.parametrize("options", [[], ["--quick"]])
 def test_a_missing_state_file_is_named_and_exits_with_one(made: Fabricated, options: list[str]) -> None:
-    (made.checkpoint.state / "2-1-0.arrow").unlink()
+    (made.checkpoint.state / "1-3-1-0.arrow").unlink()
 
     shown = run(app, ["inspect", str(made.checkpoint.path), *options], env={"COLUMNS": "200"})
 
     assert shown.exit_code == 1
     assert "DAMAGED, 1 problem(s)" in shown.stdout
-    assert "2-1-0.arrow is missing" in shown.stdout.replace("\n", "")
+    assert "1-3-1-0.arrow is missing" in shown.stdout.replace("\n", "")
 
 
 def test_a_flipped_bit_is_named_with_all_other_damage(made: Fabricated) -> None:
-    path = made.checkpoint.state / "1-0-1.arrow"
+    path = made.checkpoint.state / "1-2-0-1.arrow"
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 4
     path.write_bytes(data)
-    (made.checkpoint.state / "3-0-0.arrow").write_bytes(b"")
+    (made.checkpoint.state / "1-4-0-0.arrow").write_bytes(b"")
 
     found = survey(made.checkpoint.path)
 
     assert len(found.damage) == 2
-    assert any("1-0-1.arrow is damaged" in problem for problem in found.damage)
-    assert any("3-0-0.arrow is empty" in problem for problem in found.damage)
+    assert any("1-2-0-1.arrow is damaged" in problem for problem in found.damage)
+    assert any("1-4-0-0.arrow is empty" in problem for problem in found.damage)
 
 
 @pytest.mark.parametrize(
-    "document", ["anabranch.json", "id.json", "steps/0000000003.json", "reports/0000000003/*-0001.json"]
+    "document", ["anabranch.json", "id.json", "steps/0000000004.json", "reports/0000000004/*-0001.json"]
 )
 def test_a_damaged_document_is_named_and_the_rest_is_still_shown(made: Fabricated, document: str) -> None:
     path = next(made.checkpoint.path.glob(document))
@@ -168,7 +168,7 @@ def test_files_that_vanish_because_the_run_goes_on_are_no_damage(
     found = survey(made.checkpoint.path)
 
     assert not found.damage
-    assert [step.number for step in found.steps] == [4, 5]
+    assert [step.number for step in found.steps] == [5, 6]
 
 
 def test_a_run_that_always_moves_on_is_said_to_be_too_fast(made: Fabricated, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_another_version_is_not_called_damaged(made: Fabricated)
     assert "was made by Anabranch, version 0.7, and this is version" in shown.stderr
 
 
-@pytest.mark.parametrize("document", ["steps/0000000003.json", "reports/0000000003/*-0001.json", "epochs/*.json"])
+@pytest.mark.parametrize("document", ["steps/0000000004.json", "reports/0000000004/*-0001.json", "epochs/*.json"])
 def test_a_document_of_another_form_is_damage_that_is_named(made: Fabricated, document: str) -> None:
     path = next(made.checkpoint.path.glob(document))
     write_file(path, encode_document({"novel": 1}))
@@ -242,11 +242,11 @@ def test_a_missing_folder_is_damage_and_the_remedy_is_told(made: Fabricated) -> 
 
 def test_a_copy_that_somebody_made_of_a_step_is_not_taken_for_one(made: Fabricated) -> None:
     steps = made.checkpoint.path / "steps"
-    shutil.copy(steps / "0000000003.json", steps / "0000000003 (copy).json")
+    shutil.copy(steps / "0000000004.json", steps / "0000000004 (copy).json")
 
     found = survey(made.checkpoint.path)
 
-    assert [step.number for step in found.steps] == [2, 3]
+    assert [step.number for step in found.steps] == [3, 4]
     assert not found.damage
 
 

@@ -120,7 +120,7 @@ def test_spilled_rows_are_dropped_once_they_are_used(spark: SparkSession, tmp_pa
         while steps.clean_up():
             pass
         listed = {name for manifest in steps.runner._manifests for name in manifest.files()}
-        early = {name for name in listed if int(name.split("-")[0]) <= len(fed)}
+        early = {name for name in listed if int(name.split("-")[1]) <= len(fed)}
         assert early == set(), "what has expired and is not owed to anybody is gone"
         steps.end()
         referee.assert_same_rows(steps.answer, expected([*fed, *later], 4_000))

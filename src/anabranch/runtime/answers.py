@@ -1,14 +1,14 @@
 """From what processors give to the sinks: every query's answer, once per batch.
 
-A single query whose answer Spark has to finish gets the results as they come out of the processors. Otherwise the
-processors write all answers to files in one pass. What is in its final form and goes to a Parquet sink is published as
-it is; the rest is read by Spark, finished (conditions and SELECT) and handed to its sink.
+The processors write all answers to files in one pass, before any sink sees one. What is in its final form and goes to a
+Parquet sink is published as it is; the rest is read by Spark, finished (conditions and SELECT) and handed to its sink,
+which may read it as often and in whatever parts it likes, while the batch lasts.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -19,15 +19,14 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from anabranch.errors import AnabranchError
-from anabranch.kernel.delta import INPUT
 from anabranch.plan.logical import quote
 from anabranch.runtime.carried import restore
 from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.diagnosis import failing_joined_row
 from anabranch.runtime.layout import AnswerLayout, Layout, Outlet
 from anabranch.runtime.report import Report
-from anabranch.runtime.sinks import FileSink, Sink
-from anabranch.runtime.tasks import ARROW, YIELDED, ProcessorPlan
+from anabranch.runtime.sinks import Discard, FileSink, Sink
+from anabranch.runtime.tasks import ARROW, COUNTED, ProcessorPlan
 
 HANDED_OVER = "results"
 
@@ -50,20 +49,12 @@ class Answers:
         self._targets = targets
         forms: dict[int, str] = {}
         for answer, target in zip(layout.answers, targets, strict=True):
-            alone = len(layout.outlets) == 1
             outlets = [layout.outlets[n] for n in answer.outlets]
-            forms |= dict.fromkeys(answer.outlets, _form(outlets, target.sink, alone=alone))
+            forms |= dict.fromkeys(answer.outlets, _form(outlets, target.sink))
         self._written = tuple(forms[n] for n in range(len(layout.outlets)))
         self.plan: ProcessorPlan = replace(layout.processor, written=self._written)
         self.rows: dict[str, int] = {}
         self._delivering: tuple[Outlet, DataFrame] | None = None
-
-    @property
-    def yielded(self) -> T.StructType:
-        """The schema of what processors yield in their last round."""
-        if YIELDED in self._written:
-            return self._outlets[0].result_schema
-        return T.StructType([T.StructField(INPUT, T.ShortType())])
 
     def folders(self, directory: Path, batch_id: int) -> tuple[Path | None, ...]:
         """Where processors write what comes out of each outlet; `directory` is the step's own."""
@@ -76,22 +67,12 @@ class Answers:
         return tuple(folders)
 
     def deliver(
-        self,
-        processed: DataFrame,
-        batch_id: int,
-        folders: tuple[Path | None, ...],
-        complete: Callable[[DataFrame], list[Report]],
+        self, reports: Sequence[Report], batch_id: int, folders: tuple[Path | None, ...], session: SparkSession
     ) -> None:
-        """Bring a batch to all sinks. `complete` runs what processors have not done yet and tells what they report."""
+        """Bring what processors have written in a batch, by their reports, to all sinks."""
         self._delivering = None
-        if YIELDED in self._written:
-            kept = self._hand_over(0, [processed], batch_id)
-            self.rows = {self._answers[0].name: self._count(complete(processed), 0, kept)}
-            return
-        evaluate(processed)
-        reports = complete(processed)
         self.rows = {
-            answer.name: self._deliver_written(number, folders, reports, batch_id, processed.sparkSession)
+            answer.name: self._deliver(number, folders, reports, batch_id, session)
             for number, answer in enumerate(self._answers)
         }
         for folder in folders:
@@ -105,10 +86,17 @@ class Answers:
         outlet, given = self._delivering
         return failing_joined_row(outlet.residual, outlet.outputs or (), restored(outlet, given), error)
 
-    def _deliver_written(
-        self, number: int, folders: tuple[Path | None, ...], reports: list[Report], batch_id: int, session: SparkSession
+    def _deliver(
+        self,
+        number: int,
+        folders: tuple[Path | None, ...],
+        reports: Sequence[Report],
+        batch_id: int,
+        session: SparkSession,
     ) -> int:
         outlets, sink = self._answers[number].outlets, self._targets[number].sink
+        if self._written[outlets[0]] == COUNTED:
+            return self._count(reports, number, None)
         files: list[list[Path]] = []
         for n in outlets:
             folder = folders[n]
@@ -118,7 +106,7 @@ class Answers:
         kept = None
         if not _is_published(self._written[outlets[0]]):
             schemas = [self._outlets[n].result_schema for n in outlets]
-            given = [_read(session, paths, schema) for paths, schema in zip(files, schemas, strict=True)]
+            given = [_read(session, paths, schema, batch_id) for paths, schema in zip(files, schemas, strict=True)]
             kept = self._hand_over(number, given, batch_id)
         elif isinstance(sink, FileSink):
             staged = folders[outlets[0]]
@@ -141,7 +129,7 @@ class Answers:
         target.sink(results, batch_id)
         return None if counted is None else int(counted.get["rows"])
 
-    def _count(self, reports: list[Report], number: int, kept: int | None) -> int:
+    def _count(self, reports: Sequence[Report], number: int, kept: int | None) -> int:
         """Rows of an answer in this batch; -1, as in Spark, where conditions were applied and nobody counted."""
         outlets = self._answers[number].outlets
         if not any(self._outlets[n].conditions for n in outlets):
@@ -169,38 +157,43 @@ def restored(outlet: Outlet, given: DataFrame) -> DataFrame:
     return given if outlet.result_schema == outlet.joined_schema else restore(given, outlet.joined_schema)
 
 
-def evaluate(rows: DataFrame) -> None:
-    """Compute all of it."""
-    rows.write.format("noop").mode("overwrite").save()
-
-
 def _united(parts: Sequence[DataFrame]) -> DataFrame:
     return reduce(DataFrame.union, parts)
 
 
 def _is_published(form: str) -> bool:
     """Whether what processors write is the answer itself."""
-    return form not in (YIELDED, ARROW)
+    return form not in (COUNTED, ARROW)
 
 
-def _form(outlets: Sequence[Outlet], sink: Sink, *, alone: bool) -> str:
+def _form(outlets: Sequence[Outlet], sink: Sink) -> str:
     """How an answer leaves the processors."""
+    final = all(outlet.outputs is None for outlet in outlets)
+    if final and isinstance(sink, Discard):
+        return COUNTED
     alike = len({outlet.result_schema.json() for outlet in outlets}) == 1
-    if isinstance(sink, FileSink) and alike and all(outlet.outputs is None for outlet in outlets):
+    if final and alike and isinstance(sink, FileSink):
         compression = sink.parquet_compression(outlets[0].result_schema)
         if compression is not None:
             return compression
-    return YIELDED if alone else ARROW
+    return ARROW
 
 
-def _read(session: SparkSession, files: Sequence[Path], schema: T.StructType) -> DataFrame:
+def _read(session: SparkSession, files: Sequence[Path], schema: T.StructType, batch_id: int) -> DataFrame:
     """What processors have written, one partition per file."""
     paths = [str(path) for path in files]
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                with pa.ipc.open_stream(paths[number]) as reader:
+                try:
+                    file = pa.memory_map(paths[number])
+                except FileNotFoundError:
+                    raise AnabranchError(
+                        f"the results of batch {batch_id} are gone: they can be read while the function that they are "
+                        "given to runs; write or collect them there"
+                    ) from None
+                with file, pa.ipc.open_stream(file) as reader:
                     yield from reader
 
     return session.range(0, len(paths), numPartitions=max(len(paths), 1)).mapInArrow(read, schema)

@@ -7,6 +7,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+EXCHANGE = "ShuffleExchangeExec"
+
 
 def spark_class(spark: SparkSession, name: str) -> Any:
     """A class by its whole name: a name for each package would be a call into the JVM each, and a search in vain."""
@@ -21,3 +23,20 @@ def empty_frame(spark: SparkSession, schema: T.StructType) -> DataFrame:
     """
     rows = spark.sparkContext._jsc.emptyRDD().rdd()
     return DataFrame(spark._jsparkSession.applySchemaToPythonRDD(rows, schema.json()), spark)
+
+
+def exchanged_rows(collected: DataFrame, exchanges: int) -> list[int] | None:
+    """How many rows Spark wrote into the last so many exchanges of a plan that was collected, the first one first.
+
+    Below the last of them every operator has one child. None if there are fewer: an optimised plan may have none.
+    """
+    node = collected._jdf.queryExecution().executedPlan()
+    rows: list[int] = []
+    while len(rows) < exchanges:
+        if node.getClass().getSimpleName() == EXCHANGE:
+            rows.insert(0, int(node.metrics().apply("shuffleRecordsWritten").value()))
+        children = node.children()
+        if children.isEmpty():
+            return rows if len(rows) == exchanges else None
+        node = children.head()
+    return rows

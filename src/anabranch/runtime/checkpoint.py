@@ -12,9 +12,13 @@
     extra.json          the last step that was to be made without a batch: what it does, and its number among these
     spark/N/            Spark's own offsets and commits, under plan N
 
-A step is committed by creating its file, nothing else. The last two steps are retained; whatever no retained step
-refers to is removed after a commit. A plan is in force from when Spark's folder for it is there; the next step is made
-under it.
+A step is committed by creating its file, nothing else. A run that takes the checkpoint over first creates the next
+step's file itself, as one that says nothing (`CLAIM`): if an older driver comes back, its step is either there already,
+and the new run goes on from it, or it can be created no more. Only then the new run removes anything. The last two
+steps are retained; whatever no retained step refers to is removed after a commit, but for files of a newer epoch than
+the run's own, which the names of run files begin with: an older driver never removes what a newer one has written.
+
+A plan is in force from when Spark's folder for it is there; the next step is made under it.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
 
 RETAINED_STEPS = 2
+CLAIM = "claimed by epoch"
 EXTRA = "extra.json"
 RECORD = "run.json"
 
@@ -135,7 +140,10 @@ class Checkpoint:
         self.path = local_path(location)
         self.state = self.path / "state"
         self.plan_number = 0
-        self._epoch = 0
+        self.epoch = 0
+        self._identity: Json = {}
+        self._number = 0  # of the last step that was committed or claimed
+        self._is_claimed = False
         self._lock: int | None = None
 
     def exists(self) -> bool:
@@ -162,9 +170,11 @@ class Checkpoint:
                 (self.path / directory).mkdir(exist_ok=True)
             create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
             self._check_identity(identity)
+            self._open_epoch()
+            self._identity = identity
+            self._number = max(_numbers(self.path / "steps"), default=0)
             self.plan_number = max((n for n in self.plans() if self._spark(n).exists()), default=0)
             self._check_spark_log()
-            self._open_epoch()
         except BaseException:
             self.release()
             raise
@@ -184,6 +194,18 @@ class Checkpoint:
         """What the checkpoint says it belongs to."""
         return read_document(self.path / "anabranch.json")
 
+    def claim(self) -> None:
+        """Take the number of the next step, so that no older driver can commit one any more; once, before anything is
+        removed. Refused if one has committed a step since the checkpoint was taken."""
+        if self._is_claimed:
+            return
+        path = self._step_path(self.next_number)
+        if not create_file(path, encode_document({CLAIM: self.epoch})):
+            raise CheckpointInUseError(f"{path} was written by an older run at this moment; start the run again")
+        self._number, self._is_claimed = self.next_number, True
+        if not self.steps():
+            self._begin()
+
     def plans(self) -> list[int]:
         """The numbers of the plans that are there, ascending."""
         return _numbers(self.path / "plans")
@@ -202,14 +224,13 @@ class Checkpoint:
 
         Spark goes on where it was: at the same offsets of every stream that it has read before.
         """
+        self.claim()
         document = json.loads(json.dumps(document))
         if self.plan_number and self.plan(self.plan_number) == document:
             return self.plan_number
         if not self.steps():
             # Nothing counts yet: queries that failed in their first batch may be corrected.
-            for path in (*(self.path / "plans").iterdir(), *(self.path / "spark").iterdir()):
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            self.plan_number = 0
+            self._forget_plans()
         before, number = self.plan_number, self.next_plan
         write_file(self.path / "plans" / f"{number:06d}.json", encode_document(document))
         failpoint("plan.described")
@@ -237,12 +258,29 @@ class Checkpoint:
         return self.path / "spark" / f"{number:06d}"
 
     def steps(self) -> list[int]:
-        """The numbers of the retained steps, ascending."""
-        return _numbers(self.path / "steps")
+        """The numbers of the retained steps, ascending, without those that were only claimed."""
+        return [number for number in _numbers(self.path / "steps") if not self._is_claim(number)]
 
     def read_step(self, number: int) -> Step:
         """A committed step."""
-        return Step.from_json(read_document(self.path / "steps" / f"{number:010d}.json"))
+        return Step.from_json(self._step_body(number))
+
+    def _is_claim(self, number: int) -> bool:
+        try:
+            return CLAIM in self._step_body(number)
+        except CorruptStateError:
+            return False  # who reads it will tell
+
+    def _step_body(self, number: int) -> Json:
+        return read_document(self._step_path(number))
+
+    def _step_path(self, number: int) -> Path:
+        return self.path / "steps" / f"{number:010d}.json"
+
+    @property
+    def next_number(self) -> int:
+        """The number of the step that this run may commit next."""
+        return self._number + 1
 
     def last_step(self) -> Step | None:
         """The newest committed step, if there is one."""
@@ -266,16 +304,19 @@ class Checkpoint:
 
     def next_step(self, last: Step | None, **changes: Any) -> Step:
         """A step that follows `last`, under this run's epoch: what is not changed stays."""
+        number = self.next_number
         if last is None:
-            return Step(number=1, epoch=self._epoch, **changes)
-        return replace(last, number=last.number + 1, epoch=self._epoch, **changes)
+            return Step(number=number, epoch=self.epoch, **changes)
+        return replace(last, number=number, epoch=self.epoch, **changes)
 
     def commit(self, step: Step) -> None:
         """Make `step` the last one. Refused if another run has taken the checkpoint over."""
         self.check_epoch()
-        path = self.path / "steps" / f"{step.number:010d}.json"
-        if not create_file(path, encode_document(step.to_json())) and self.read_step(step.number) != step:
+        failpoint("commit.checked")
+        path, document = self._step_path(step.number), encode_document(step.to_json())
+        if not create_file(path, document) and path.read_bytes() != document:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
+        self._number = step.number
 
     def announce(self, extra: Extra) -> None:
         """Put on record that a step without a batch is to be made, before anything is done about it."""
@@ -309,9 +350,9 @@ class Checkpoint:
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""
         newest = max(_numbers(self.path / "epochs"), default=0)
-        if newest != self._epoch:
+        if newest != self.epoch:
             raise CheckpointInUseError(
-                f"checkpoint {self.path} was taken over by a newer run (epoch {newest}, this run has {self._epoch}); "
+                f"checkpoint {self.path} was taken over by a newer run (epoch {newest}, this run has {self.epoch}); "
                 "this run stops without committing"
             )
 
@@ -320,11 +361,11 @@ class Checkpoint:
         retained = sorted(manifests)[-RETAINED_STEPS:]
         files = {name for number in retained for manifest in manifests[number] for name in manifest.files()}
         for entry in os.scandir(self.state):
-            if entry.name not in files:
+            if entry.name not in files and epoch_of(entry.name) <= self.epoch:
                 os.unlink(entry.path)
-        for number in self.steps():
+        for number in _numbers(self.path / "steps"):
             if number < retained[0]:
-                os.unlink(self.path / "steps" / f"{number:010d}.json")
+                os.unlink(self._step_path(number))
         for directory in (self.path / "reports").iterdir():
             if directory.name.isdigit() and int(directory.name) < retained[0]:
                 shutil.rmtree(directory, ignore_errors=True)
@@ -345,14 +386,8 @@ class Checkpoint:
         self._lock = descriptor
 
     def _check_identity(self, identity: Json) -> None:
-        path = self.path / "anabranch.json"
-        if not self.steps() and not (path.exists() and self.identity() == identity):
-            # Nothing counts yet.
-            for folder in ("plans", "spark"):
-                shutil.rmtree(self.path / folder)
-                (self.path / folder).mkdir()
-            write_file(path, encode_document(identity))
-            return
+        if not self.steps():
+            return  # nothing counts yet
         found = [
             f"{what} was {known!r} and is now {now!r}" for what, known, now in differences(self.identity(), identity)
         ]
@@ -361,6 +396,19 @@ class Checkpoint:
                 f"checkpoint {self.path} cannot be resumed: {'; '.join(found)}. Run with what it was made with, or "
                 "choose a new checkpoint directory"
             )
+
+    def _begin(self) -> None:
+        """Say what the checkpoint belongs to. If it was something else nothing of that has counted."""
+        path = self.path / "anabranch.json"
+        if not path.exists() or self.identity() != self._identity:
+            self._forget_plans()
+            write_file(path, encode_document(self._identity))
+
+    def _forget_plans(self) -> None:
+        for folder in ("plans", "spark"):
+            shutil.rmtree(self.path / folder)
+            (self.path / folder).mkdir()
+        self.plan_number = 0
 
     def _check_spark_log(self) -> None:
         """Without its log Spark would count batches from 0 again, and 0 may be the one that is done."""
@@ -374,9 +422,9 @@ class Checkpoint:
     def _open_epoch(self) -> None:
         directory = self.path / "epochs"
         taken = _numbers(directory)
-        self._epoch = max(taken, default=0) + 1
+        self.epoch = max(taken, default=0) + 1
         body = {"pid": os.getpid(), "host": socket.gethostname(), "time": time.time()}
-        if not create_file(directory / f"{self._epoch:010d}.json", encode_document(body)):
+        if not create_file(directory / f"{self.epoch:010d}.json", encode_document(body)):
             raise CheckpointInUseError(f"checkpoint {self.path} is being taken over by another run at this moment")
         for epoch in taken:
             (directory / f"{epoch:010d}.json").unlink(missing_ok=True)
@@ -401,6 +449,12 @@ def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:
         f"checkpoint {path}: Spark delivers batch {batch_id}, but the engine's last committed batch is {done}. "
         "Part of the checkpoint was removed or restored from another time; restore it as a whole"
     )
+
+
+def epoch_of(name: str) -> int:
+    """The epoch of the run that wrote a run file, complete or not; 0 if it is none of ours."""
+    first = name.removeprefix(".").partition("-")[0]
+    return int(first) if first.isdecimal() else 0
 
 
 def _numbers(directory: Path) -> list[int]:

@@ -121,6 +121,7 @@ class _Maker:
             stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
             max_spans=tuple(_max_span(sources, port, fed) for port in ports),
             windows=tuple(port.window if port.grouping is None else None for port in ports),
+            owners=tuple(n for n, _ in self._ports),
             groupings=tuple(self._groupings),
             groups=len(self._placements[0]),
             keep_rejected=self._keep_rejected,

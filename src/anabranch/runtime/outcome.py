@@ -9,7 +9,7 @@ from typing import Any
 
 from anabranch.manager.snapshot import Policy
 from anabranch.runtime.checkpoint import Extra, Step
-from anabranch.runtime.processors import Found
+from anabranch.runtime.processors import Reports
 from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -119,10 +119,10 @@ def latest(times: Sequence[Sequence[int | None]]) -> list[int | None]:
 
 
 def name_reports(
-    number: int, found: Found, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
+    number: int, reports: Reports, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
 ) -> tuple[str, ...]:
     """The reports that a step consists of; those of processors whose state was adapted are written anew."""
-    names = [name for name, report, _ in found.values() if report.processor not in adapted]
+    names = [name for name, report, _ in reports.values() if report.processor not in adapted]
     for p, (report, manifest) in adapted.items():
         names.append(f"{number:010d}-{p:04d}-adapted.json")
         write_unnamed(directory / names[-1], encode_document(report_body(report, manifest)))

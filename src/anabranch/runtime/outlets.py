@@ -1,8 +1,7 @@
-"""What comes out of a processor: yielded to Spark, or written into files that its report names."""
+"""What comes out of a processor: written into files that its report names, or only counted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -10,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.runtime.report import Report
-from anabranch.runtime.tasks import ARROW, YIELDED, ProcessorPlan, StepTask
+from anabranch.runtime.tasks import ARROW, COUNTED, ProcessorPlan, StepTask
 
 
 class Writer(Protocol):
@@ -34,12 +33,10 @@ class Outlets:
         self._name = name
         self._writers: dict[int, Writer] = {}
 
-    def give(self, outlet: int, results: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Results that come out of an outlet: yields them, unless they are written here."""
+    def give(self, outlet: int, results: pa.RecordBatch) -> None:
+        """Take results that come out of an outlet."""
         self._report.results[outlet] += len(results)
-        if self._plan.written[outlet] == YIELDED:
-            yield results
-        else:
+        if len(results) and self._plan.written[outlet] != COUNTED:
             self._writer(outlet, results.schema).write_batch(results)
 
     def close(self) -> None:

@@ -1,12 +1,14 @@
 """A query processor: one Spark task per round of a step, a pure function of (its manifest, arriving rows).
 
-It receives packed rows, rejects the late and the bad, runs the operators of the round on the rest and its state, yields
-results in bounded chunks, and only then writes new runs and its report: a document with the new manifest and what was
-counted. What arrives for an operator of a later round waits in a run that the report names (`parked`). Run files and
-reports have names of their own per attempt, so repeated and speculative attempts never meet. Every attempt of a round
-computes the same multiset of results and the same state, so any complete report will do.
+It receives packed rows, rejects the late and the bad, runs the operators of the round on the rest and its state, writes
+results in bounded chunks, or yields them into the next exchange, and only then writes new runs and its report: a
+document with the new manifest and what was counted. What arrives for an operator of a later round waits in a run that
+the report names (`parked`). Run files and reports have names of their own per attempt, so repeated and speculative
+attempts never meet. Every attempt of a round computes the same multiset of results and the same state, so any complete
+report will do. In the last round a processor yields nothing but the name of its report.
 
-If Spark stops reading results early, no report is written and the step is completed by another attempt.
+A row of a partition group that is not this processor's means that rows were not brought where they belong: the step
+fails, and nothing of it counts.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.errors import AnabranchError, CorruptStateError
+from anabranch.errors import AnabranchError, InconsistentStepError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answers_later
 from anabranch.kernel.probe import blocks
 from anabranch.runtime.answering import Answering
 from anabranch.runtime.arrivals import Arrivals
 from anabranch.runtime.outlets import Outlets
+from anabranch.runtime.parked import find_reports, round_prefix
 from anabranch.runtime.report import Report, parse_parked, report_body
 from anabranch.runtime.run_files import RunFiles
 from anabranch.runtime.segments import all_among, of_groups, rows_of, with_columns
@@ -56,6 +59,8 @@ from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
+# The only column of what processors yield in the last round: the name of their report.
+REPORT = "report"
 # State that is read at once by clean-up.
 CLEAN_UP_BYTES = 64 << 20
 
@@ -90,8 +95,9 @@ class _Attempt:
         self._task = task
         self._number = number
         self._round = plan.rounds[number]
-        self._name = f"{round_prefix(task.step, number, task.processor)}{uuid.uuid4().hex[:8]}"
+        self._name = f"{round_prefix(task, number)}{uuid.uuid4().hex[:8]}"
         self._files = RunFiles(task.state, self._name, task.processor, plan.stored, plan.groups)
+        self._earlier: list[str] = []  # the reports of this processor's earlier rounds
         self._report = Report.empty(task.processor, len(plan.aliases), plan.operators, len(plan.written), number)
         self._cuts = self._files.cuts
         self.outlets = Outlets(plan, task, self._report, self._name[-8:])
@@ -131,7 +137,10 @@ class _Attempt:
         failpoint("processor.report")
         if self._files.written:
             sync(self._files.directory)
-        write_file(Path(task.reports) / f"{self._name}.json", encode_document(report_body(report, manifest, parked)))
+        body = report_body(report, manifest, parked, self._earlier)
+        write_file(Path(task.reports) / f"{self._name}.json", encode_document(body))
+        if self._number == len(self._plan.rounds) - 1:
+            yield pa.record_batch({REPORT: [f"{self._name}.json"]})
 
     def _work(
         self, operator: OperatorPlan, spines: list[Spine], states: list[OperatorState]
@@ -206,12 +215,9 @@ class _Attempt:
             self._report.late_joined += dropped
 
     def _take_parked(self) -> None:
-        """What arrived or was made in earlier rounds for operators of this one. Any attempt's report will do."""
-        for number in range(self._number):
-            prefix = round_prefix(self._task.step, number, self._task.processor)
-            path = min(Path(self._task.reports).glob(f"{prefix}*.json"), default=None)
-            if path is None:
-                raise CorruptStateError(f"{self._task.reports} has no report {prefix}*; the step cannot go on")
+        """What arrived or was made in earlier rounds for operators of this one."""
+        for path in find_reports(self._task, self._number):
+            self._earlier.append(path.name)
             for port, file in parse_parked(read_document(path)).items():
                 if any(port in operator.ports for operator in self._round.operators):
                     self._add_delta(port, self._files.open_run(port, file), file=file)
@@ -220,14 +226,31 @@ class _Attempt:
         if not arrived:
             return
         packed = pa.Table.from_batches(arrived).combine_chunks()
+        self._report.arrived = len(packed)
         if self._number == 0:
             sorting = Arrivals(self._plan, self._task, self._report, self._name)
             for port, delta in sorting.sort_out(packed, self._round.arrivals).items():
+                self._check_owned(port, delta)
                 self._add_delta(port, delta)
             return
         tags = packed.column(INPUT).to_numpy()
         for tag, arrival in self._round.arrivals.items():
-            self._add_delta(arrival.port, sort_delta(packed, np.flatnonzero(tags == tag), arrival.stored))
+            delta = sort_delta(packed, np.flatnonzero(tags == tag), arrival.stored)
+            self._check_owned(arrival.port, delta)
+            self._add_delta(arrival.port, delta)
+
+    def _check_owned(self, port: int, delta: Segment) -> None:
+        """Refuse rows of partition groups that are not this processor's."""
+        owned = self._task.owned[self._plan.owners[port]]
+        if owned.is_all:
+            return
+        foreign = np.flatnonzero((group_counts(delta.hashes, self._plan.groups) > 0) & ~owned.mask())
+        if len(foreign):
+            raise InconsistentStepError(
+                f"processor {self._task.processor} got rows of partition group {foreign[0]}, which is not its own, in "
+                f"step {self._task.step}. Nothing of the step is committed. Something between Spark and the engine "
+                "changes how rows are partitioned, such as an extension of the session"
+            )
 
     def _add_delta(self, port: int, *added: Segment, file: RunFile | None = None) -> None:
         """What has come to a port, beside what came there on other ways; all of it may be in a `file` already."""
@@ -382,7 +405,7 @@ class _Attempt:
                 elif destination.goes is Goes.EXCHANGE:
                     yield self._outgoing(destination.number, picked)
                 else:
-                    yield from self.outlets.give(destination.number, picked)
+                    self.outlets.give(destination.number, picked)
         for port, made in staying.items():
             self._add_delta(port, sort_rows(pa.Table.from_batches(made).combine_chunks()))
 
@@ -471,8 +494,3 @@ class _Attempt:
 def _clocks() -> NDArray[np.float64]:
     """The time, and the CPU time of this worker, which has one task at a time; both in seconds."""
     return np.array([time.perf_counter(), time.process_time()])
-
-
-def round_prefix(step: int, number: int, processor: int) -> str:
-    """How the names of what an attempt at a round writes begin."""
-    return f"{step:010d}-{number:02d}-{processor:04d}-"

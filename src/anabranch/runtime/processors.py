@@ -1,4 +1,10 @@
-"""All processors of a step, as Spark sees them: one task each per round, with an exchange before every round."""
+"""All processors of a step, as Spark sees them: one task each per round, with an exchange before every round.
+
+The engine runs them itself, to their end, before any sink sees an answer: whatever a user does with an answer (coalesce
+it, read half of it, read it twice) cannot reach them. What they report has to add up before a step is committed: there
+is one report per round and processor, named by the task that Spark took for done, and as many rows have arrived in
+every round as Spark has written into its exchange.
+"""
 
 from __future__ import annotations
 
@@ -11,62 +17,107 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
+from anabranch.errors import InconsistentStepError
 from anabranch.plan.placement import Placement
+from anabranch.runtime.catalyst import empty_frame, exchanged_rows
 from anabranch.runtime.layout import Layout
 from anabranch.runtime.pack import pack_between, processor_of
-from anabranch.runtime.processor import run_processor
+from anabranch.runtime.processor import REPORT, run_processor
 from anabranch.runtime.report import Report, parse_report
 from anabranch.runtime.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.worker import settle_worker
+from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.store import read_document
 
 # By round and processor: the name of a report, and what it says.
-Found = dict[tuple[int, int], tuple[str, Report, Manifest]]
+Reports = dict[tuple[int, int], tuple[str, Report, Manifest]]
+NAMES = T.StructType([T.StructField(REPORT, T.StringType())])
 
 
 class Processors:
-    """The processors of a run; `owners` are the operators that ports belong to."""
+    """The processors of a run."""
 
-    def __init__(self, layout: Layout, plan: ProcessorPlan, owners: Sequence[int]) -> None:
+    def __init__(self, layout: Layout, plan: ProcessorPlan) -> None:
         """All processors have the same plan."""
         self._layout = layout
         self._plan = plan
-        self._owners = owners
         self._placements: Sequence[Placement] = ()
         self._routes: list[Column] = []
+        self._owned: list[tuple[GroupSet, ...]] = []
 
-    def expected(self, count: int) -> set[tuple[int, int]]:
-        """The rounds and processors that have to report, if there are so many processors."""
-        return {(nth, p) for nth in range(len(self._plan.rounds)) for p in range(count)}
-
-    def place(self, placements: Sequence[Placement]) -> None:
+    def place(self, placements: Sequence[Placement], processors: int) -> None:
         """From now on operators are there."""
-        if placements != self._placements:
+        if placements != self._placements or processors != len(self._owned):
             self._placements = placements
+            owners = self._plan.owners
             self._routes = [
-                processor_of({tag: placements[self._owners[a.port]] for tag, a in entry.arrivals.items()})
+                processor_of({tag: placements[owners[a.port]] for tag, a in entry.arrivals.items()})
                 for entry in self._layout.processor.rounds
             ]
+            self._owned = [tuple(GroupSet.owned(where, p) for where in placements) for p in range(processors)]
 
-    def yielded(self, packed: DataFrame, tasks: list[StepTask], last: T.StructType) -> list[DataFrame]:
-        """What the processors yield in each round, if each is given its task; `last` is the schema of the last."""
-        schemas = [*(exchange.yielded for exchange in self._layout.exchanges), last]
-        yielded: list[DataFrame] = []
-        for nth, schema in enumerate(schemas):
-            rows = pack_between(self._layout.exchanges[nth - 1], yielded[-1]) if yielded else packed
-            routed = rows.repartitionById(len(tasks), self._routes[nth])
-            yielded.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
-        return yielded
+    def owned(self, processor: int) -> tuple[GroupSet, ...]:
+        """The groups of a processor, per operator."""
+        return self._owned[processor]
+
+    def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
+        """Give each processor its task, wait for all of them, and see that nothing is missing."""
+        *sent, last = self._frames(packed, tasks)
+        names = [str(row[REPORT]) for row in last.collect()]
+        written = exchanged_rows(last, len(self._plan.rounds))
+        if written is None:
+            # Spark knows that there are no rows, and has left exchanges and processors out.
+            return self.run(empty_frame(packed.sparkSession, packed.schema), tasks)
+        reports = _read_reports(Path(tasks[0].reports), names)
+        _check_present(reports, len(self._plan.rounds), tasks)
+        for number, rows in enumerate(written):
+            arrived = sum(report.arrived for (nth, _), (_, report, _) in reports.items() if nth == number)
+            # A stage that was computed again has counted its rows again; then they are counted by themselves.
+            if arrived != rows and arrived != self._before(number, packed, sent).count():
+                raise InconsistentStepError(
+                    f"{arrived:,} rows have arrived at the processors in round {number} of step {tasks[0].step}, but "
+                    f"{rows:,} were sent to them. Nothing of the step is committed; start the run again"
+                )
+        return reports
+
+    def yielded(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
+        """What the processors yield into each exchange, if each is given its task."""
+        return self._frames(packed, tasks)[:-1]
+
+    def _frames(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
+        frames: list[DataFrame] = []
+        for nth, schema in enumerate([*(exchange.yielded for exchange in self._layout.exchanges), NAMES]):
+            routed = self._before(nth, packed, frames).repartitionById(len(tasks), self._routes[nth])
+            frames.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
+        return frames
+
+    def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
+        """The rows that go into the exchange before a round, given what earlier rounds yield."""
+        return pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else packed
 
 
-def collect_reports(directory: Path) -> Found:
-    """One complete report per round and processor; any will do, since all attempts compute the same."""
-    found: Found = {}
-    for path in sorted(directory.glob("[0-9]*.json")):
-        report, manifest = parse_report(read_document(path))
-        found.setdefault((report.round, report.processor), (path.name, report, manifest))
-    return found
+def _read_reports(directory: Path, names: Iterable[str]) -> Reports:
+    """The reports of these names, and of the earlier rounds that they go on from."""
+    reports: Reports = {}
+    for name in names:
+        body = read_document(directory / name)
+        earlier = [(other, read_document(directory / other)) for other in body["earlier"]]
+        for each, content in [*earlier, (name, body)]:
+            report, manifest = parse_report(content)
+            if (report.round, report.processor) in reports:
+                raise InconsistentStepError(f"{directory / each}: processor {report.processor} has reported twice")
+            reports[report.round, report.processor] = each, report, manifest
+    return reports
+
+
+def _check_present(reports: Reports, rounds: int, tasks: list[StepTask]) -> None:
+    missing = sorted({p for nth in range(rounds) for p in range(len(tasks)) if (nth, p) not in reports})
+    if missing:
+        raise InconsistentStepError(
+            f"processors {missing} left no report for step {tasks[0].step}. Nothing of the step is committed; start "
+            "the run again"
+        )
 
 
 def _task_function(

@@ -6,7 +6,7 @@ did in the step. State is divided among them: a manifest lists only the ports of
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import Any
@@ -25,8 +25,9 @@ class Report:
 
     `results` and `result_files` are per outlet; `produced` and, of these, what was `owed`, per operator. `late_joined`
     counts joined rows that came after what they would have changed was answered. `held` rows wait, `worked` counts
-    those that operators have worked on; `cpu_ms` is the CPU time of `busy_ms`. `cuts` tell where partition groups begin
-    in new files (`FileCuts.texts`), so that the driver need not look into them to move groups.
+    those that operators have worked on, `arrived` those that came through the round's exchange; `cpu_ms` is the CPU
+    time of `busy_ms`. `cuts` tell where partition groups begin in new files (`FileCuts.texts`), so that the driver need
+    not look into them to move groups.
     """
 
     processor: int
@@ -50,6 +51,7 @@ class Report:
     held_rows: int = 0
     held_bytes: int = 0
     worked: int = 0
+    arrived: int = 0
     cpu_ms: float = 0.0
     cuts: dict[str, str] = field(default_factory=dict)
 
@@ -106,15 +108,16 @@ class Report:
             held_rows=self.held_rows + other.held_rows,
             held_bytes=self.held_bytes + other.held_bytes,
             worked=self.worked + other.worked,
+            arrived=self.arrived + other.arrived,
             cpu_ms=self.cpu_ms + other.cpu_ms,
             cuts=self.cuts | other.cuts,
         )
 
 
-def report_body(report: Report, manifest: Manifest, parked: Parked | None = None) -> Json:
-    """The document of a report."""
+def report_body(report: Report, manifest: Manifest, parked: Parked | None = None, earlier: Sequence[str] = ()) -> Json:
+    """The document of a report. `earlier` names the reports of the processor's earlier rounds that it goes on from."""
     waiting = {str(port): {"name": file.name, "file": file.to_json()} for port, file in (parked or {}).items()}
-    return {"report": asdict(report), "manifest": manifest.to_json(), "parked": waiting}
+    return {"report": asdict(report), "manifest": manifest.to_json(), "parked": waiting, "earlier": list(earlier)}
 
 
 def parse_report(body: dict[str, Any]) -> tuple[Report, Manifest]:

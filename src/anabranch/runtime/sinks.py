@@ -78,6 +78,8 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
         return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC")
     if chosen.partition_by and chosen.format in OWN_FORMATS:
         raise ConfigError(f"the {chosen.format} sink has no partitions; partitionBy needs a file format")
+    if chosen.format == "noop":
+        return Discard()
     if chosen.format == "memory":
         return _memory_sink(chosen, spark)
     if chosen.format == "console":
@@ -107,6 +109,14 @@ def _check_exists(name: str, spark: SparkSession) -> None:
         reason = str(said).partition(" SQLSTATE")[0]
         hint = did_you_mean(name, OWN_FORMATS)
         raise ConfigError(f"Spark has no format {name!r} to write to; {hint} ({reason})") from error
+
+
+class Discard:
+    """The noop sink: results are computed, and that is all."""
+
+    def __call__(self, results: DataFrame, batch_id: int) -> None:
+        """Compute all of it."""
+        results.write.format("noop").mode("overwrite").save()
 
 
 class FileSink:

@@ -32,6 +32,7 @@ class Standing:
 
     def resume(self, relocator: Relocator, events: EventLog) -> None:
         """Go on from the checkpoint's last step, which must have been taken by this driver."""
+        self._checkpoint.claim()
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
         if last is None:
             return
@@ -62,7 +63,7 @@ class Standing:
         last = self.last
         assert last is not None, "before the first step there is nothing to list"
         self._checkpoint.check_epoch()
-        number = last.number + 1
+        number = self._checkpoint.next_number
         directory = self._checkpoint.prepare_step(number)
         names = [f"{number:010d}-{p:04d}-listed.json" for p in range(found.processors)]
         for p, (name, manifest) in enumerate(zip(names, found.manifests, strict=True)):

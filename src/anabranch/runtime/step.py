@@ -4,8 +4,7 @@ Order: processors write runs and reports -> the sink writes under the batch id -
 published -> the step is committed -> Spark commits the batch. A crash anywhere before the commit leaves the
 previous step in force and the batch is computed again; one after it makes Spark repeat a batch that is skipped here.
 
-The results DataFrame may be evaluated in part, or several times, by a user's sink. Before the commit every processor
-has a complete report: those that have none are run once more.
+All processors are done, and what they report adds up, before any sink is given an answer.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import Thresholds
 from anabranch.runtime.adaptation import ASKED, Adaptation
-from anabranch.runtime.answers import Answers, evaluate
+from anabranch.runtime.answers import Answers
 from anabranch.runtime.by_hand import ByHand
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
 from anabranch.runtime.cleaning import CleanedUp, Cleaning
@@ -46,8 +45,8 @@ from anabranch.runtime.outcome import (
 )
 from anabranch.runtime.plans import under
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.processors import Found, Processors, collect_reports
-from anabranch.runtime.report import Report, combine
+from anabranch.runtime.processors import Processors, Reports
+from anabranch.runtime.report import combine
 from anabranch.runtime.session_settings import prepare_session
 from anabranch.runtime.standing import Standing
 from anabranch.runtime.tally import Tally
@@ -87,12 +86,10 @@ class StepRunner:
         self._plan = answers.plan
         self._events = events
         self._sources = len(layout.inputs)
-        self._owners = [n for n, _ in plan.network.ports]
         operators, groups = known_operators(plan.network, layout), layout.processor.groups
         self._cleaning = Cleaning(operators, groups, memory, events)
-        self._adaptation = Adaptation(
-            operators, groups, self._owners, checkpoint.state, memory, settings.policies, events
-        )
+        owners = layout.processor.owners
+        self._adaptation = Adaptation(operators, groups, owners, checkpoint.state, memory, settings.policies, events)
         self._wanted: int | None = None  # up to which step somebody waits for clean-up of what was spilled
         self.failure: BaseException | None = None
         self._broken: BaseException | None = None  # by what, between two batches
@@ -105,7 +102,7 @@ class StepRunner:
         self._session_ready = False
         empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
         self._standing = Standing(checkpoint, Asked(settings.processors, layout.placements), empty)
-        self._processors = Processors(layout, self._plan, self._owners)
+        self._processors = Processors(layout, self._plan)
         self._times = Times(plan.network, layout)
         self._now = StepTimes(Thresholds((), ()), (), ())
         self._todo = Todo()
@@ -336,57 +333,46 @@ class StepRunner:
 
     def _advance(self, packed: DataFrame, batch_id: int, extra: Extra | None) -> None:
         """One step, with a batch of Spark's or without one."""
-        number = self._last.number + 1 if self._last else 1
+        number = self._checkpoint.next_number
         started = time.perf_counter()
         self._todo = Todo.of(self._last, extra)
         behind = self._cleaning.behind(self._manifests)
         self._now = self._times.of_step(self._last, behind, ending=extra is not None and extra.ending)
-        self._processors.place(self._standing.distribution.placements)
+        self._processors.place(self._standing.distribution.placements, self.processors)
         directory = self._checkpoint.prepare_step(number)
         kind = _kind(extra)
         failpoint(f"{kind}.before_sink")
-        found = self._deliver(packed, number, self._sink_id(batch_id, extra), directory)
+        reports = self._deliver(packed, number, self._sink_id(batch_id, extra), directory)
         failpoint(f"{kind}.after_sink")
-        self._commit(number, batch_id, found, directory, extra, started)
+        self._commit(number, batch_id, reports, directory, extra, started)
         self._tally.took(time.perf_counter() - started)
 
     def _sink_id(self, batch_id: int, extra: Extra | None) -> int:
         """Under which id the sink gets a batch: Spark's, unless there were steps without a batch before."""
         return batch_id + (extra.number if extra is not None else self._last.extra if self._last else 0)
 
-    def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Found:
-        """Run the processors and bring their results to the sinks."""
+    def _deliver(self, packed: DataFrame, number: int, batch_id: int, directory: Path) -> Reports:
+        """Run the processors, all of them to their end, and bring their results to the sinks."""
         folders = self._answers.folders(directory, batch_id)
-        processed = self._yielded(packed, number, directory, folders)[-1]
+        reports = self._processors.run(packed, self._tasks(number, directory, folders))
+        failpoint("step.processed")
+        combined = combine((report, manifest) for _, report, manifest in reports.values())
+        self._answers.deliver([report for report, _ in combined], batch_id, folders, packed.sparkSession)
+        return reports
 
-        def complete(processed: DataFrame) -> list[Report]:
-            expected = self._processors.expected(len(self._manifests))
-            if expected - collect_reports(directory).keys():
-                # Not what the sink was given: Spark leaves the processors out where its condition can never be true.
-                evaluate(processed)
-            found = collect_reports(directory)
-            missing = sorted({processor for _, processor in expected - found.keys()})
-            if missing:
-                told = f"processors {missing} left no report for step {number}; the step is not committed"
-                raise CheckpointError(told)
-            return [report for report, _ in combine((report, manifest) for _, report, manifest in found.values())]
-
-        self._answers.deliver(processed, batch_id, folders, complete)
-        return collect_reports(directory)
-
-    def _yielded(
-        self, packed: DataFrame, number: int, directory: Path, folders: tuple[Path | None, ...]
-    ) -> list[DataFrame]:
-        """What the processors yield in each round."""
+    def _tasks(self, number: int, directory: Path, folders: tuple[Path | None, ...]) -> list[StepTask]:
+        """What the step asks of each processor."""
         now = time.time()
         warm = self._adaptation.relocator.to_warm(self._standing.distribution)
-        tasks = [
+        return [
             StepTask(
                 state=str(self._checkpoint.state),
                 reports=str(directory),
                 results=tuple(None if folder is None else str(folder) for folder in folders),
+                epoch=self._checkpoint.epoch,
                 step=number,
                 processor=p,
+                owned=self._processors.owned(p),
                 manifest=manifest.to_json(),
                 late=self._now.limits.late,
                 purge=self._now.limits.purge,
@@ -399,12 +385,11 @@ class StepRunner:
             )
             for p, manifest in enumerate(self._manifests)
         ]
-        return self._processors.yielded(packed, tasks, self._answers.yielded)
 
     def _commit(
-        self, number: int, batch_id: int, found: Found, directory: Path, extra: Extra | None, started: float
+        self, number: int, batch_id: int, named: Reports, directory: Path, extra: Extra | None, started: float
     ) -> None:
-        combined = combine((report, manifest) for _, report, manifest in found.values())
+        combined = combine((report, manifest) for _, report, manifest in named.values())
         reports, manifests = [report for report, _ in combined], [manifest for _, manifest in combined]
         output_rows = dict(self._answers.rows)
         tag, sink_id = self._checkpoint.tag, self._sink_id(batch_id, extra)
@@ -426,7 +411,7 @@ class StepRunner:
             processors=after.processors,
             placements=after.placements,
             reports=name_reports(
-                number, found, {p: (reports[p], after.manifests[p]) for p in adapted.changed}, directory
+                number, named, {p: (reports[p], after.manifests[p]) for p in adapted.changed}, directory
             ),
             newest=tuple(seen),
             totals=add_totals(self._last.totals if self._last else {}, reports, output_rows),
@@ -478,12 +463,12 @@ class StepRunner:
         return self._cleaning.rotate(manifests, settled, chosen)
 
     def _explain_failure(self, error: BaseException, packed: DataFrame) -> BaseException:
-        number = self.last_number + 1
+        number = self._checkpoint.next_number
         directory = self._checkpoint.reports(number)
 
         def again() -> list[DataFrame]:
             elsewhere = (directory / "again",) * len(self._layout.outlets)
-            return self._yielded(packed, number, directory, elsewhere)
+            return self._processors.yielded(packed, self._tasks(number, directory, elsewhere))
 
         return explain_failure(error, directory, self._layout, self._answers, again)
 

@@ -87,9 +87,9 @@ class RoundPlan:
     exchanged: pa.Schema | None = None
 
 
-# What comes out of an outlet is yielded, or written as Arrow for Spark to read, or as Parquet with a compression.
-YIELDED = "yielded"
+# What comes out of an outlet is written as Arrow for Spark to read, or as Parquet with a compression, or only counted.
 ARROW = "arrow"
+COUNTED = "counted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +98,12 @@ class ProcessorPlan:
 
     Rows arrive from sources, which are called `aliases`. `stored`, `max_spans` and `windows` are per port: the columns
     of its state, how much time a run may cover, and how long its rows can be met by others, None for ever. `groupings`
-    are the numbers of the operators that group, `groups` is how many partition groups there are.
+    are the numbers of the operators that group, `groups` is how many partition groups there are. `owners` are the
+    operators that ports belong to.
     `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
 
-    `written` says what becomes of what comes out of each outlet. Where a processor writes results itself its report
-    names the files: they need not go through the JVM to end in a file, and several answers come out of one pass.
+    `written` says what becomes of what comes out of each outlet. Processors write results into files that their reports
+    name: what a sink does with an answer begins when all processors are done, and cannot reach them.
     """
 
     aliases: tuple[str, ...]
@@ -110,6 +111,7 @@ class ProcessorPlan:
     stored: tuple[tuple[str, ...], ...]
     max_spans: tuple[int | None, ...]
     windows: tuple[int | None, ...]
+    owners: tuple[int, ...]
     groupings: tuple[int, ...]
     groups: int
     keep_rejected: bool
@@ -131,16 +133,19 @@ class ProcessorPlan:
 class StepTask:
     """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
 
-    `results` are the folders for what is written, per outlet. `manifest` is JSON, to travel lightly. `clean_up` says
-    what to clean up, by operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result
-    of later rows is older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come.
+    `results` are the folders for what is written, per outlet. `epoch` is that of the run that asks. `owned` are the
+    groups of this processor, per operator. `manifest` is JSON, to travel lightly. `clean_up` says what to clean up, by
+    operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result of later rows is
+    older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come.
     """
 
     state: str
     reports: str
     results: tuple[str | None, ...]
+    epoch: int
     step: int
     processor: int
+    owned: tuple[GroupSet, ...]
     manifest: Json
     late: tuple[int | None, ...]
     purge: tuple[int | None, ...]
