@@ -74,7 +74,7 @@ def trees(draw: st.DrawFn) -> Tree:
 
 
 def delta(rows: list[tuple[int, Row]], key: str) -> Segment:
-    table = pa.table(
+    rows_of_input = pa.record_batch(
         {
             HASH: pa.array([getattr(row, key) for _, row in rows], pa.uint64()),
             TS: pa.array([row.ts for _, row in rows], pa.int64()),
@@ -82,7 +82,7 @@ def delta(rows: list[tuple[int, Row]], key: str) -> Segment:
             "id": pa.array([n for n, _ in rows], pa.int64()),
         }
     )
-    return sort_rows(table)
+    return sort_rows(rows_of_input)
 
 
 def pairs(shape: JoinShape, old: list[list[Segment]], new: list[Segment]) -> Segment:
@@ -96,7 +96,7 @@ def pairs(shape: JoinShape, old: list[list[Segment]], new: list[Segment]) -> Seg
             found[name].append(side.column("id").to_numpy())
     types = {HASH: np.uint64}
     columns = {name: np.concatenate([*parts, np.empty(0, types.get(name, np.int64))]) for name, parts in found.items()}
-    return sort_rows(pa.table({**columns, TS: np.maximum(columns["ts.A"], columns["ts.B"])}))
+    return sort_rows(pa.record_batch({**columns, TS: np.maximum(columns["ts.A"], columns["ts.B"])}))
 
 
 def answer(tree: Tree) -> tuple[Counter[tuple[int, ...]], list[list[tuple[int, Row]]]]:

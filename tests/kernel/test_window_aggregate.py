@@ -68,13 +68,13 @@ def segment_of(rows: pa.Table, shared: int, expires: bool) -> Segment:
     hashes = [42 if g is None else 1000 + g // shared for g in rows.column("g").to_pylist()]
     columns = {
         HASH: pa.array(hashes, pa.uint64()),
-        TS: rows.column("ts"),
-        "key.0": rows.column("g"),
-        "arg.0": rows.column("v"),
+        TS: rows.column("ts").combine_chunks(),
+        "key.0": rows.column("g").combine_chunks(),
+        "arg.0": rows.column("v").combine_chunks(),
     }
     if expires:
         columns[EXPIRY] = pa.array(rows.column("ts").to_numpy() + rows.column("alive").to_numpy())
-    return sort_rows(pa.table(columns))
+    return sort_rows(pa.record_batch(columns))
 
 
 def answers(

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from anabranch.kernel.probe import expand, narrow
 from anabranch.state.groups import groups_of
 from anabranch.state.hash_index import Indices
+from anabranch.state.row_bytes import rows_at_once
 
 # Half of what an int64 holds, twice: sums of a time and a window cannot overflow.
 MAX_TIME = 1 << 60
@@ -84,13 +85,14 @@ class Matches:
 class Candidates:
     """Rows of one input for a block of hashes. Old rows come first, then new ones; either part is grouped by hash and
     sorted by time. `old` and `new` are offsets: the rows of hash g are offsets[g] to offsets[g + 1]. `expiry` is known
-    where it is not ts plus the window."""
+    where it is not ts plus the window. No row has more than `longest` bytes of content."""
 
     table: pa.RecordBatch
     ts: NDArray[np.int64] | None
     expiry: NDArray[np.int64] | None
     old: Indices
     new: Indices
+    longest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,8 @@ def enumerate_parts(
     rows = np.arange(offsets[0], offsets[-1], dtype=np.int64)
     owner = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
     order = sorted((j for j in range(len(inputs)) if j != first), key=sizes.__getitem__)
-    search = _Search(shape, inputs, parts, first, hashes)
+    chunk_rows = rows_at_once(shape.chunk_rows, sum(entry.longest for entry in inputs))
+    search = _Search(shape, inputs, parts, first, hashes, chunk_rows)
     yield from search.extend(tuple(order), search.choose(first, _Partial(owner, {}), rows))
 
 
@@ -139,6 +142,7 @@ class _Search:
     parts: Sequence[Part]
     first: int
     hashes: NDArray[np.uint64]
+    chunk_rows: int
 
     def extend(self, order: tuple[int, ...], partial: _Partial) -> Iterator[Matches]:
         """Partial combinations with rows of the inputs in `order`."""
@@ -156,7 +160,7 @@ class _Search:
         if part is Part.BOTH:
             new_start, new_stop = self._within(j, partial, entry.new[owner], entry.new[owner + 1])
             lengths = lengths + new_stop - new_start
-        for chosen, offset in expand(lengths, self.shape.chunk_rows):
+        for chosen, offset in expand(lengths, self.chunk_rows):
             rows = start[chosen] + offset
             if part is Part.BOTH:
                 beyond = offset - (stop - start)[chosen]

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.order import order_of
+from anabranch.state.row_bytes import taken
 from anabranch.state.run import HASH, TS, Segment
 
 INPUT = "input"
@@ -38,18 +39,17 @@ def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection
     chosen = pa.array(rows[order])
     for column, slot in projection.columns:
         names.append(column)
-        arrays.append(_single(packed.column(slot).take(chosen)))
+        arrays.append(taken(packed.column(slot), chosen))
     return Segment.of(pa.RecordBatch.from_arrays(arrays, names))
 
 
-def sort_rows(rows: pa.Table) -> Segment:
+def sort_rows(rows: pa.RecordBatch) -> Segment:
     """Rows with a hash, and a time where there is one, as a sorted segment."""
     hashes = rows.column(HASH).to_numpy()
-    timed = TS in rows.column_names
+    timed = TS in rows.schema.names
     order = order_of(hashes, rows.column(TS).to_numpy() if timed else None)
-    names = [HASH, *([TS] if timed else []), *(name for name in rows.column_names if name not in (HASH, TS))]
-    chosen = pa.array(order)
-    return Segment.of(pa.RecordBatch.from_arrays([_single(rows.column(name).take(chosen)) for name in names], names))
+    names = [HASH, *([TS] if timed else []), *(name for name in rows.schema.names if name not in (HASH, TS))]
+    return Segment.of(rows.select(names).take(pa.array(order)))
 
 
 def keep_after(segment: Segment, threshold: int | None) -> Segment:
@@ -60,7 +60,3 @@ def keep_after(segment: Segment, threshold: int | None) -> Segment:
     if alive.all():
         return segment
     return Segment.of(segment.rows.take(pa.array(np.flatnonzero(alive))))
-
-
-def _single(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

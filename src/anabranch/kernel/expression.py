@@ -70,10 +70,24 @@ def evaluate(fused: Fused, rows: pa.RecordBatch) -> pa.Array:
         value = _value(fused.expression, rows)
     except pa.ArrowException as error:
         raise BadRowError(
-            f"{fused.text} fails on a joined row: {error}. A joined row cannot be put into quarantine, because the "
-            "rows it is made of may be part of other results; use try_add, try_multiply and the like"
+            f"{fused.text} fails on a joined row: {error}. The row has {_failing_row(fused, rows)}. A joined row "
+            "cannot be put into quarantine, because the rows it is made of may be part of other results; use try_add, "
+            "try_multiply and the like"
         ) from None
     return pa.repeat(value, len(rows)) if isinstance(value, pa.Scalar) else value
+
+
+def _failing_row(fused: Fused, rows: pa.RecordBatch) -> str:
+    """What the expression reads of the first row that it fails on, found by halving."""
+    while len(rows) > 1:
+        half = rows.slice(0, len(rows) // 2)
+        try:
+            _value(fused.expression, half)
+        except pa.ArrowException:
+            rows = half
+        else:
+            rows = rows.slice(len(half))
+    return ", ".join(f"{name} = {rows.column(name)[0]}" for name in sorted(columns_of(fused.expression)))
 
 
 def select(conditions: Sequence[Fused], rows: pa.RecordBatch) -> pa.RecordBatch:

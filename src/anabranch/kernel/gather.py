@@ -18,7 +18,11 @@ from numpy.typing import NDArray
 from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED, Candidates, JoinShape
 from anabranch.kernel.probe import Ranges, narrow, probe, ranges_to_rows
 from anabranch.state.hash_index import HashIndex, Indices
+from anabranch.state.row_bytes import concatenated, content_of_ranges, longest_row
 from anabranch.state.run import HASH, TS, Segment
+
+# What counts as one more row when rows are gathered: bytes of strings, binaries and lists.
+CONTENT_PER_ROW = 256
 
 # Per input, its segments.
 Segments = Sequence[Sequence[Segment]]
@@ -82,6 +86,17 @@ def find(wanted: NDArray[np.uint64], old: Segments, new: Segments) -> Found:
                 kept.append(ranges)
         alive = alive[(found.old_rows[i] + found.new_rows[i])[alive] > 0]
     return found
+
+
+def weights(shape: JoinShape, old: Segments, new: Segments, found: Found) -> Indices:
+    """How much there is to gather for each hash: its rows, and as many more as long values are worth."""
+    total = found.rows
+    for side, there in ((old, found.old), (new, found.new)):
+        for segments, parts in zip(side, there, strict=True):
+            for segment, ranges in zip(segments, parts, strict=False):
+                content = content_of_ranges(_columns(shape, segment), ranges.start, ranges.stop)
+                np.add.at(total, ranges.owner, content // CONTENT_PER_ROW)
+    return total
 
 
 def gather(
@@ -166,13 +181,13 @@ def _candidates(shape: JoinShape, i: int, old: _Side, new: _Side, hashes: int) -
         some = next(segment for side in (old, new) for segment in side.segments)
         tables.append(_columns(shape, some).slice(0, 0))
         times += [] if some.ts is None else [some.ts[:0]]
-    table = _concat(tables)
+    table = concatenated(tables)
     ts = np.concatenate(times) if times else None
     if not ordered:
         everything = np.concatenate(orders)
         table = table.take(pa.array(everything))
         ts = None if ts is None else ts[everything]
-    return Candidates(table, ts, _expiry(shape, i, table), offsets[0], offsets[1])
+    return Candidates(table, ts, _expiry(shape, i, table), offsets[0], offsets[1], longest_row(table))
 
 
 def _take(
@@ -216,7 +231,3 @@ def _columns(shape: JoinShape, segment: Segment) -> pa.RecordBatch:
 def _offsets(owner: Indices, lengths: Indices, hashes: int) -> Indices:
     counts = np.bincount(owner, weights=lengths, minlength=hashes).astype(np.int64)
     return np.concatenate([[0], np.cumsum(counts)])
-
-
-def _concat(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)

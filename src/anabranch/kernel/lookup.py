@@ -17,6 +17,7 @@ from anabranch.kernel.operator import Settled
 from anabranch.kernel.probe import Ranges, bisect_ranges, probe, ranges_to_rows
 from anabranch.state.groups import GroupSet, groups_of
 from anabranch.state.hash_index import HashIndex, Indices
+from anabranch.state.row_bytes import concatenated
 from anabranch.state.run import Segment
 
 Hashes = NDArray[np.uint64]
@@ -76,7 +77,7 @@ def gather(segments: Sequence[Segment], found: Sequence[Ranges]) -> pa.RecordBat
         for segment, ranges in zip(segments, found, strict=True)
         if len(ranges.owner)
     ]
-    return parts[0] if len(parts) == 1 else pa.concat_batches(parts)
+    return concatenated(parts)
 
 
 def rows_of(segments: Sequence[Segment], hashes: Hashes, before: int) -> pa.RecordBatch | None:

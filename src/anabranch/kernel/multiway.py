@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from anabranch.kernel.combinations import JoinShape, Matches, Part, enumerate_parts
-from anabranch.kernel.gather import Segments, distinct, find, gather
+from anabranch.kernel.gather import Segments, distinct, find, gather, weights
 from anabranch.kernel.probe import blocks
 from anabranch.state.run import Segment
 
@@ -39,7 +39,7 @@ def join_deltas(shape: JoinShape, old: Segments, deltas: Sequence[Segment]) -> I
     useful = np.flatnonzero(found.everywhere())
     inputs = len(deltas)
     patterns = [[Part.BOTH] * i + [Part.NEW] + [Part.OLD] * (inputs - 1 - i) for i in range(inputs)]
-    for first, last in blocks(found.rows[useful], shape.gather_rows):
+    for first, last in blocks(weights(shape, old, new, found)[useful], shape.gather_rows):
         block = useful[first:last]
         candidates = gather(shape, old, new, found, block, narrow_new=False)
         for pattern in patterns:
@@ -59,7 +59,7 @@ def join_across(shape: JoinShape, old: Segments, new: Segments) -> Iterator[Matc
         for i in range(1, inputs)
         for before, then in ((Part.OLD, Part.NEW), (Part.NEW, Part.OLD))
     ]
-    for first, last in blocks(found.rows[useful], shape.gather_rows):
+    for first, last in blocks(weights(shape, old, new, found)[useful], shape.gather_rows):
         block = useful[first:last]
         candidates = gather(shape, old, new, found, block, narrow_new=True)
         for pattern in patterns:

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.aggregate import AGGREGATES
 from anabranch.kernel.combinations import MAX_TIME, UNBOUNDED
+from anabranch.kernel.gather import CONTENT_PER_ROW
 from anabranch.kernel.lookup import (
     Hashes,
     Times,
@@ -42,6 +43,7 @@ from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.kernel.spread import Indices, Reach
 from anabranch.state.groups import groups_of
 from anabranch.state.order import order_of
+from anabranch.state.row_bytes import content_of_ranges, longest_row, narrowed, rows_at_once, rows_of_one_column
 from anabranch.state.run import HASH, TS, Segment
 
 
@@ -117,8 +119,9 @@ class WindowAggregate:
         else:
             found = last_rows(segments, wanted, since, until, self.rows - 1)
         weights = np.zeros(len(wanted), dtype=np.int64)
-        for ranges in found:
-            weights[ranges.owner] += ranges.lengths
+        for segment, ranges in zip(segments, found, strict=True):
+            content = content_of_ranges(segment.rows, ranges.start, ranges.stop)
+            weights[ranges.owner] += ranges.lengths + content // CONTENT_PER_ROW
         for first, last in blocks(weights, self.gather_rows):
             rows = self._in_order(gather(segments, _between(found, first, last)))
             if self.rows is not None and rows.collision:
@@ -177,8 +180,16 @@ class WindowAggregate:
             asked = asked[~self._has_equal(rows)[asked]]
         elif self.last_only:
             asked = asked[np.diff(rows.group[asked], append=-1) != 0]
-        if len(asked) == 0:
-            return
+        # An answer is no longer than the row it is for and the longest values of its group, one per aggregate.
+        longest = longest_row(rows.rows) * (1 + len(self.calls))
+        at_once, chunk_rows = rows_of_one_column(longest), rows_at_once(self.chunk_rows, longest)
+        for first in range(0, len(asked), at_once):
+            results, hashes = self._answer(rows, asked[first : first + at_once])
+            for start in range(0, len(results), chunk_rows):
+                yield narrowed(results.slice(start, chunk_rows)), hashes[start : start + chunk_rows]
+
+    def _answer(self, rows: _Sorted, asked: Indices) -> tuple[pa.RecordBatch, Hashes]:
+        """The answers to some rows, and the hash of each."""
         picked = pa.array(asked)
         made = [rows.rows.column(key).take(picked) for key in self.keys]
         if self.calls:
@@ -190,9 +201,7 @@ class WindowAggregate:
         if self.timed:
             arrays[TS] = pa.array(rows.ts[asked])
         results = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-        hashes = rows.rows.column(HASH).to_numpy()[asked]
-        for start in range(0, len(results), self.chunk_rows):
-            yield results.slice(start, self.chunk_rows), hashes[start : start + self.chunk_rows]
+        return results, rows.rows.column(HASH).to_numpy()[asked]
 
     def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
         """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""

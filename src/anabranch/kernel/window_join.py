@@ -12,6 +12,7 @@ import pyarrow as pa
 from anabranch.kernel.combinations import JoinShape, Matches
 from anabranch.kernel.multiway import join_deltas, join_generations
 from anabranch.kernel.operator import EXPIRY, Counted, Settled
+from anabranch.state.row_bytes import narrowed
 from anabranch.state.run import TS, Segment
 
 
@@ -84,4 +85,4 @@ class WindowJoin:
             if self.windows:
                 ends = [arrays[name].to_numpy() + window for name, window in self.windows]
                 arrays[EXPIRY] = pa.array(reduce(np.minimum, ends))
-        return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
+        return narrowed(pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays)))

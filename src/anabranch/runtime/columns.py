@@ -9,6 +9,7 @@ rows are made of. Keys that are stored are `key.0`, ...; what is aggregated is `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,7 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.kernel.combinations import UNBOUNDED
 from anabranch.kernel.expression import Fused
-from anabranch.plan.logical import StreamSchema, all_of, joined_column, quote
+from anabranch.plan.logical import Output, StreamSchema, all_of, joined_column, quote
 from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
 from anabranch.plan.texts import is_name
 from anabranch.runtime.carried import is_changed
@@ -189,13 +190,22 @@ class Columns:
                 if fused is not None:
                     self.fused[n, p] = fused
 
-    def _fused(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...] | None:
-        """Expressions over what an operator gives, for its processors; None if one of them is Spark's."""
+    def fuse_first(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...]:
+        """Expressions over what an operator gives, for its processors, up to the first one that is Spark's."""
         fields = self.fields(node)
         rows = empty_frame(self._spark, T.StructType(fields))
-        found = fuse(rows, texts, {field.name: self.given(field.name) for field in fields})
-        known = tuple(fused for fused in found if fused is not None)
-        return known if len(known) == len(found) else None
+        made = fuse(rows, texts, {field.name: self.given(field.name) for field in fields})
+        return tuple(fused for fused in takewhile(lambda one: one is not None, made) if fused is not None)
+
+    def _fused(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...] | None:
+        """Expressions over what an operator gives, for its processors; None if one of them is Spark's."""
+        fused = self.fuse_first(node, texts)
+        return fused if len(fused) == len(texts) else None
+
+    def types_of(self, node: int, outputs: Sequence[Output]) -> list[T.StructField]:
+        """The columns that outputs make of what an operator gives."""
+        rows = empty_frame(self._spark, T.StructType(self.fields(node)))
+        return list(rows.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outputs)).schema)
 
     def _grouped_in_place(self, n: int) -> tuple[int, ...] | None:
         """Whether what is joined is grouped by the very key it is joined on: it is where it is needed already.

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.kernel.combinations import JoinShape
 from anabranch.kernel.delta import Projection
+from anabranch.kernel.expression import Fused
 from anabranch.kernel.operator import EXPIRY, StatefulOperator
 from anabranch.kernel.window_aggregate import WindowAggregate
 from anabranch.kernel.window_join import ResultColumn, WindowJoin
@@ -212,7 +213,7 @@ class _Maker:
             destinations.append(self._staying(n, port))
         for number, outlet in enumerate(outlets):
             if outlet.node == node:
-                destinations.append(Destination(Goes.SINK, number, outlet.picked))
+                destinations.append(Destination(Goes.SINK, number, outlet.picked, outlet.fused, outlet.computed))
         if self._network.operators[n].grouping is not None:
             return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
         return OperatorPlan(n, ports, self._join(n, destinations, here=bool(staying)), tuple(destinations))
@@ -330,30 +331,47 @@ class _Maker:
 
     def _outlet(self, branch: Fed) -> Outlet:
         """What is picked for an answer, in its final form if it can be, and what is left to do with it."""
-        fields = self._columns.fields(branch.node)
-        by_text = {quote(field.name): field for field in fields}
-        n = self._network.operator_of(branch.node)
+        n, fields = self._network.operator_of(branch.node), self._columns.fields(branch.node)
         gives = n is not None and self._columns.gives(n)
         given = str if gives else self._columns.given
-        changed = is_changed(T.StructType(fields)) or gives
-        plain = all(output.expression in by_text for output in branch.outputs)
-        final = plain and not changed and not branch.conditions
-        if final:
-            picked = tuple((output.name, given(by_text[output.expression].name)) for output in branch.outputs)
-            fields = [T.StructField(output.name, by_text[output.expression].dataType) for output in branch.outputs]
+        fused = () if gives else self._columns.fuse_first(branch.node, branch.conditions)
+        conditions = branch.conditions[len(fused) :]
+        final = not conditions and not is_changed(T.StructType(fields)) and not gives
+        made = self._made_here(branch, fields) if final else None
+        if made is not None:
+            picked, computed, fields = made
         else:
             # What is carried for others stays behind.
-            texts = [*branch.conditions, *(output.expression for output in branch.outputs)]
+            texts = [*conditions, *(output.expression for output in branch.outputs)]
             fields = [field for field in fields if is_read(field, texts)] or fields[:1]
-            picked = tuple((field.name, given(field.name)) for field in fields)
+            picked, computed = tuple((field.name, given(field.name)) for field in fields), ()
         return Outlet(
             node=branch.node,
             picked=picked,
-            conditions=branch.conditions,
-            outputs=None if final else branch.outputs,
+            fused=fused,
+            computed=computed,
+            conditions=conditions,
+            outputs=None if made is not None else branch.outputs,
             result_schema=T.StructType([T.StructField(f.name, carried_type(f.dataType)) for f in fields]),
             joined_schema=T.StructType(fields),
         )
+
+    def _made_here(
+        self, branch: Fed, fields: list[T.StructField]
+    ) -> tuple[Picked, tuple[tuple[str, Fused], ...], list[T.StructField]] | None:
+        """The columns of an answer that processors can make: picked if all are plain, else computed; None if Spark has
+        to."""
+        by_text = {quote(field.name): field for field in fields}
+        if all(output.expression in by_text for output in branch.outputs):
+            picked = tuple(
+                (output.name, self._columns.given(by_text[output.expression].name)) for output in branch.outputs
+            )
+            return picked, (), [T.StructField(o.name, by_text[o.expression].dataType) for o in branch.outputs]
+        fused = self._columns.fuse_first(branch.node, [output.expression for output in branch.outputs])
+        if len(fused) < len(branch.outputs):
+            return None
+        names = (output.name for output in branch.outputs)
+        return (), tuple(zip(names, fused, strict=True)), self._columns.types_of(branch.node, branch.outputs)
 
     def _source_time(self, entry: InputLayout) -> SourceTime:
         n, _ = self._ports[entry.port]

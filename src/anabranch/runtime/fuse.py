@@ -84,6 +84,8 @@ class _Translation:
         if data_type not in _TYPES:
             raise _UnknownError
         if kind == "AttributeReference":
+            if node.name() not in self._names:
+                raise _UnknownError  # a parameter of a SQL function
             return Column(self._names[node.name()])
         if kind == "With":
             definitions = node.defs()

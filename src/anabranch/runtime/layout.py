@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pyspark.sql import types as T
 
 from anabranch.kernel.delta import Projection
+from anabranch.kernel.expression import Fused
 from anabranch.plan.logical import JoinInput, Output, Source, all_of
 from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import FedTime, PortTime, SourceTime
@@ -113,13 +114,15 @@ class Outlet:
     """Where rows of a node leave as an answer, or a part of one: what is `picked` of them, as pairs of a name and the
     name it has there.
 
-    `result_schema` is what processors give, in carried form, and `joined_schema` the same with the columns' own types.
-    `outputs` is None where that is the answer: no conditions, only plain columns, none of which travels in another form
-    than its own.
+    Processors select what meets the `fused` conditions, and have `computed` the columns of the answer where they can.
+    What is left to Spark are the `conditions` and the `outputs`, which are None where the answer is complete.
+    `result_schema` is what processors give, in carried form, and `joined_schema` the same in the columns' own types.
     """
 
     node: int
     picked: tuple[tuple[str, str], ...]
+    fused: tuple[Fused, ...]
+    computed: tuple[tuple[str, Fused], ...]
     conditions: tuple[str, ...]
     outputs: tuple[Output, ...] | None
     result_schema: T.StructType

@@ -82,7 +82,7 @@ def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[
         before = results.get(name, 0)
         results[name] = None if before is None or rows < 0 else before + rows
     added: dict[str, Any] = {
-        "combinations": totals.get("combinations", 0) + sum(sum(report.results) for report in reports),
+        "combinations": totals.get("combinations", 0) + sum(report.combinations for report in reports),
         "results": results,
         "late_joined": totals.get("late_joined", 0) + sum(report.late_joined for report in reports),
     }

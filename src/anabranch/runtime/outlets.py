@@ -33,8 +33,9 @@ class Outlets:
         self._name = name
         self._writers: dict[int, Writer] = {}
 
-    def give(self, outlet: int, results: pa.RecordBatch) -> None:
-        """Take results that come out of an outlet."""
+    def give(self, outlet: int, results: pa.RecordBatch, combinations: int) -> None:
+        """Take results that come out of an outlet, selected of so many combinations."""
+        self._report.combinations += combinations
         self._report.results[outlet] += len(results)
         if len(results) and self._plan.written[outlet] != COUNTED:
             self._writer(outlet, results.schema).write_batch(results)

@@ -31,6 +31,7 @@ from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answe
 from anabranch.kernel.probe import blocks
 from anabranch.runtime.answering import Answering
 from anabranch.runtime.arrivals import Arrivals
+from anabranch.runtime.long_rows import has_long_rows
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.parked import find_reports, round_prefix
 from anabranch.runtime.report import Report, parse_parked, report_body
@@ -42,6 +43,7 @@ from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.merge_budget import merge_rows
+from anabranch.state.row_bytes import concatenated
 from anabranch.state.run import HASH, TS, RunFile, Segment
 from anabranch.state.spill import (
     Held,
@@ -115,8 +117,11 @@ class _Attempt:
         before = Manifest.from_json(task.manifest)
         self._files.start({piece.file for piece in before.active()})
         spines, states = list(before.spines), [OperatorState()] * len(before.operators)
-        self._take_parked()
-        self._take_arrived(arrived)
+        report.arrived = sum(map(len, arrived))
+        report.long_rows = has_long_rows(arrived, self._plan.aliases if self._number == 0 else ())
+        if not report.long_rows:
+            self._take_parked()
+            self._take_arrived(arrived)
         mine = [port for operator in self._round.operators for port in operator.ports]
         for operator in self._round.operators:
             states[operator.number] = before.operators[operator.number]
@@ -226,7 +231,6 @@ class _Attempt:
         if not arrived:
             return
         packed = pa.Table.from_batches(arrived).combine_chunks()
-        self._report.arrived = len(packed)
         if self._number == 0:
             sorting = Arrivals(self._plan, self._task, self._report, self._name)
             for port, delta in sorting.sort_out(packed, self._round.arrivals).items():
@@ -259,8 +263,8 @@ class _Attempt:
         if known is not None and len(known) and parts:
             parts.insert(0, known)
         if len(parts) > 1:
-            rows = (part.rows.select(parts[0].rows.schema.names) for part in parts)
-            self._deltas[port] = sort_rows(pa.Table.from_batches(rows))
+            rows = [part.rows.select(parts[0].rows.schema.names) for part in parts]
+            self._deltas[port] = sort_rows(concatenated(rows))
             self._written.pop(port, None)
         elif parts or known is None:
             self._deltas[port] = parts[0] if parts else with_columns(added[0], self._plan.stored[port])
@@ -291,7 +295,7 @@ class _Attempt:
             come = [self._files.read(port, piece) for piece in slices_of_groups(before, goes_on, self._cuts)]
             if come and answers_later(operator.operator):
                 # Not with what is new: then runs that follow each other would be of the same times.
-                self._drained[port] = sort_rows(pa.Table.from_batches([part.rows for part in come]))
+                self._drained[port] = sort_rows(concatenated([part.rows for part in come]))
             elif come:
                 self._add_delta(port, *come)
             held.append(tuple(kept))
@@ -405,9 +409,9 @@ class _Attempt:
                 elif destination.goes is Goes.EXCHANGE:
                     yield self._outgoing(destination.number, picked)
                 else:
-                    self.outlets.give(destination.number, picked)
+                    self.outlets.give(destination.number, picked, len(chunk))
         for port, made in staying.items():
-            self._add_delta(port, sort_rows(pa.Table.from_batches(made).combine_chunks()))
+            self._add_delta(port, sort_rows(concatenated(made)))
 
     def _arrived(self, operator: OperatorPlan) -> NDArray[np.int64]:
         """How many rows have come for each group of an operator."""

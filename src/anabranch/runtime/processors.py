@@ -21,6 +21,7 @@ from anabranch.errors import InconsistentStepError
 from anabranch.plan.placement import Placement
 from anabranch.runtime.catalyst import empty_frame, exchanged_rows
 from anabranch.runtime.layout import Layout
+from anabranch.runtime.long_rows import limit_batches, marked, must_limit
 from anabranch.runtime.pack import pack_between, processor_of
 from anabranch.runtime.processor import REPORT, run_processor
 from anabranch.runtime.report import Report, parse_report
@@ -45,6 +46,10 @@ class Processors:
         self._placements: Sequence[Placement] = ()
         self._routes: list[Column] = []
         self._owned: list[tuple[GroupSet, ...]] = []
+        schemas = (exchange.yielded for exchange in layout.exchanges)
+        self._limited = must_limit(T.StructType([T.StructField(slot.name, slot.type) for slot in layout.slots])) or any(
+            map(must_limit, schemas)
+        )
 
     def place(self, placements: Sequence[Placement], processors: int) -> None:
         """From now on operators are there."""
@@ -63,6 +68,7 @@ class Processors:
 
     def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
         """Give each processor its task, wait for all of them, and see that nothing is missing."""
+        limit_batches(packed.sparkSession, narrow=self._layout.narrow, limited=self._limited)
         *sent, last = self._frames(packed, tasks)
         names = [str(row[REPORT]) for row in last.collect()]
         written = exchanged_rows(last, len(self._plan.rounds))
@@ -71,6 +77,9 @@ class Processors:
             return self.run(empty_frame(packed.sparkSession, packed.schema), tasks)
         reports = _read_reports(Path(tasks[0].reports), names)
         _check_present(reports, len(self._plan.rounds), tasks)
+        if not self._limited and any(report.long_rows for _, report, _ in reports.values()):
+            self._limited = True
+            return self.run(packed, tasks)
         for number, rows in enumerate(written):
             arrived = sum(report.arrived for (nth, _), (_, report, _) in reports.items() if nth == number)
             # A stage that was computed again has counted its rows again; then they are counted by themselves.
@@ -94,7 +103,8 @@ class Processors:
 
     def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""
-        return pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else packed
+        rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else packed
+        return rows if self._layout.narrow else marked(rows, limited=self._limited)
 
 
 def _read_reports(directory: Path, names: Iterable[str]) -> Reports:

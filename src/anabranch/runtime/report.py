@@ -23,11 +23,12 @@ Parked = dict[int, RunFile]
 class Report:
     """What a processor counted in one step; per source, operator or outlet where it is a list.
 
-    `results` and `result_files` are per outlet; `produced` and, of these, what was `owed`, per operator. `late_joined`
-    counts joined rows that came after what they would have changed was answered. `held` rows wait, `worked` counts
-    those that operators have worked on, `arrived` those that came through the round's exchange; `cpu_ms` is the CPU
-    time of `busy_ms`. `cuts` tell where partition groups begin in new files (`FileCuts.texts`), so that the driver need
-    not look into them to move groups.
+    `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of; `produced`
+    and, of these, what was `owed`, per operator. `late_joined` counts joined rows that came after what they would have
+    changed was answered. `held` rows wait, `worked` counts those that operators have worked on, `arrived` those that
+    came through the round's exchange; if `long_rows` were among them nothing was done (`runtime/long_rows`). `cpu_ms`
+    is the CPU time of `busy_ms`. `cuts` tell where partition groups begin in new files (`FileCuts.texts`), so that the
+    driver need not look into them to move groups.
     """
 
     processor: int
@@ -52,6 +53,8 @@ class Report:
     held_bytes: int = 0
     worked: int = 0
     arrived: int = 0
+    combinations: int = 0
+    long_rows: bool = False
     cpu_ms: float = 0.0
     cuts: dict[str, str] = field(default_factory=dict)
 
@@ -109,6 +112,8 @@ class Report:
             held_bytes=self.held_bytes + other.held_bytes,
             worked=self.worked + other.worked,
             arrived=self.arrived + other.arrived,
+            combinations=self.combinations + other.combinations,
+            long_rows=self.long_rows or other.long_rows,
             cpu_ms=self.cpu_ms + other.cpu_ms,
             cuts=self.cuts | other.cuts,
         )

@@ -321,7 +321,7 @@ class StepRunner:
         """Settings of the streaming query's own session, made when its first batch arrives."""
         if self._session_ready:
             return
-        prepare_session(session, narrow=self._layout.narrow)
+        prepare_session(session)
         self._session_ready = True
 
     def _run(self, packed: DataFrame, batch_id: int) -> None:

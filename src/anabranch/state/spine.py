@@ -30,11 +30,13 @@ from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
 from anabranch.state.order import order_of
+from anabranch.state.row_bytes import concatenated
 from anabranch.state.run import RunFile, Segment
 
 FAN_IN = 8
 SMALLEST_TIER = 4_096
 MAX_FILE_ROWS = 1_000_000
+MAX_FILE_BYTES = 256 << 20
 CUTS = 256
 
 
@@ -375,10 +377,17 @@ def _advance_all(
     advanced = []
     for merge in sorted(merges, key=lambda merge: sum(_rows(source) for source in merge.sources)):
         while budget > 0 and merge.sources:
-            merge, moved = _advance(merge, min(budget, MAX_FILE_ROWS), open_slice, write, threshold, spared)
+            merge, moved = _advance(merge, min(budget, _file_rows(merge)), open_slice, write, threshold, spared)
             budget -= moved
         advanced.append(merge)
     return tuple(advanced)
+
+
+def _file_rows(merge: Merge) -> int:
+    """How many rows of a merge are written into one file: fewer if they are long."""
+    files = [piece.file for source in merge.sources for piece in source]
+    longest = max(file.bytes // max(file.rows, 1) for file in files)
+    return max(min(MAX_FILE_ROWS, MAX_FILE_BYTES // max(longest, 1)), 1)
 
 
 def _advance(
@@ -440,8 +449,7 @@ def _cut_hash(segments: list[NDArray[np.uint64]], budget: int) -> np.uint64:
 def merge_segments(segments: list[Segment], threshold: int | None, spared: Spared | None = None) -> Segment | None:
     """Sorted union of segments, without rows older than `threshold` but for those that are spared; None if nothing is
     left."""
-    rows = pa.Table.from_batches([segment.rows for segment in segments]).combine_chunks()
-    batch = rows.to_batches()[0]
+    batch = concatenated([segment.rows for segment in segments])
     hashes = np.concatenate([segment.hashes for segment in segments])
     timed = [segment.ts for segment in segments if segment.ts is not None]
     ts = np.concatenate(timed) if timed else None
