@@ -19,6 +19,7 @@ import anabranch
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
+from anabranch.api.targets import check_target, target_of
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
 from anabranch.observe.numbers import parse_bytes
@@ -28,11 +29,12 @@ from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.leftovers import take_back_output
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
+from anabranch.runtime.output_folder import check_folder
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -303,10 +305,11 @@ class Run:
         named = {request.name: writer for request, writer in zip(requests, writers.values(), strict=True)}
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
+        take_back_output(checkpoint)
         checkpoint.adopt(describe_plan(plan, described))
         checkpoint.record(recording(engine, named))
-        tag = checkpoint.tag
-        targets = {n: self._targets.get(n) or target_of(writer, engine.spark, tag, n) for n, writer in named.items()}
+        spark = engine.spark
+        targets = {n: self._targets.get(n) or target_of(writer, spark, checkpoint, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
         runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
@@ -370,7 +373,7 @@ class Run:
         if local_path(writer._checkpoint) not in (self._checkpoint.path, local_path(self._engine.checkpoint)):
             raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
         writer._check_partitions()
-        target_of(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
+        check_target(writer, self._engine.spark)
 
     def _start_spark(self) -> StreamingQuery:
         runner, spark = self._runner, self._engine.spark
@@ -454,7 +457,7 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
     for writer in writers:
         named[_free_name(writer, named)] = writer
         writer._check_partitions()
-        target_of(writer, engine.spark, "", "")  # refuse wrong options before the checkpoint is touched
+        check_target(writer, engine.spark)
     settings = engine._settings
     for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
         if aside is not None:
@@ -487,10 +490,3 @@ def _free_name(writer: Writer, taken: Collection[str]) -> str:
         return name
     numbered = (f"{UNNAMED} {n}" for n in itertools.count(2))
     return next(free for free in itertools.chain([UNNAMED], numbered) if free not in taken)
-
-
-def target_of(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
-    """Where a query's answer goes; `tag` is that of the checkpoint. Wrong options are refused."""
-    chosen: SinkOptions = writer._sink
-    sink = make_sink(chosen, spark, sink_tag(tag, name))
-    return Target(sink, reads_all=chosen.function is None and chosen.format != "console")

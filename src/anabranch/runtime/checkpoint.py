@@ -9,6 +9,7 @@
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
     run.json            what the last run was made of: settings, streams, queries, sinks
+    staging/            files that Spark writes for file sinks, until they are published
     extra.json          the last step that was to be made without a batch: what it does, and its number among these
     spark/N/            Spark's own offsets and commits, under plan N
 
@@ -27,6 +28,7 @@ import socket
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -40,9 +42,22 @@ from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
+from anabranch.state.store import (
+    Json,
+    create_file,
+    encode_document,
+    local_path,
+    make_folder,
+    read_document,
+    sync,
+    write_file,
+)
 
 RETAINED_STEPS = 2
+IDENTITY = "anabranch.json"
+ID = "id.json"
+LOCK = "lock"
+HOLDER = b"process "  # how the content of the lock begins
 EXTRA = "extra.json"
 RECORD = "run.json"
 
@@ -140,7 +155,12 @@ class Checkpoint:
 
     def exists(self) -> bool:
         """Whether a run has ever used this directory as its checkpoint."""
-        return (self.path / "anabranch.json").exists()
+        return (self.path / IDENTITY).exists()
+
+    @property
+    def scratch(self) -> Path:
+        """Where files may lie for the time of a step."""
+        return self.path / "staging"
 
     @property
     def spark(self) -> Path:
@@ -151,16 +171,16 @@ class Checkpoint:
         """Become the one writer, after checking that the checkpoint belongs to such an engine."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"checkpoint {self.path} is not a directory; choose another path")
-        if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
-            raise CheckpointError(
-                f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._acquire_lock()
+        self._check_ours()
+        make_folder(self.path)
         try:
+            self._acquire_lock()
+            # First of all, so that a crash leaves nothing behind that could be taken for somebody else's folder.
+            create_file(self.path / ID, encode_document({"id": uuid.uuid4().hex}))
             for directory in ("state", "steps", "reports", "epochs", "plans", "spark"):
                 (self.path / directory).mkdir(exist_ok=True)
-            create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
+            sync(self.path)
+            shutil.rmtree(self.scratch, ignore_errors=True)
             self._check_identity(identity)
             self.plan_number = max((n for n in self.plans() if self._spark(n).exists()), default=0)
             self._check_spark_log()
@@ -172,7 +192,7 @@ class Checkpoint:
     @property
     def tag(self) -> str:
         """A short name of this very checkpoint, for files that it writes elsewhere."""
-        return str(read_document(self.path / "id.json")["id"])[:8]
+        return str(read_document(self.path / ID)["id"])[:8]
 
     def release(self) -> None:
         """Let another run have the checkpoint."""
@@ -182,7 +202,7 @@ class Checkpoint:
 
     def identity(self) -> Json:
         """What the checkpoint says it belongs to."""
-        return read_document(self.path / "anabranch.json")
+        return read_document(self.path / IDENTITY)
 
     def plans(self) -> list[int]:
         """The numbers of the plans that are there, ascending."""
@@ -217,7 +237,7 @@ class Checkpoint:
             read = self.plan(before)["read"], document["read"]
             copy_logs(self._spark(before), self._spark(number), *read)
         else:
-            self._spark(number).mkdir(parents=True)
+            make_folder(self._spark(number))
         failpoint("plan.adopted")
         self.plan_number = number
         needed = min([self.read_step(n).plan for n in self.steps()], default=number)
@@ -261,7 +281,7 @@ class Checkpoint:
         """An empty place for the reports of a step, free of what a crashed attempt may have left."""
         directory = self.reports(number)
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+        make_folder(directory)
         return directory
 
     def next_step(self, last: Step | None, **changes: Any) -> Step:
@@ -296,15 +316,24 @@ class Checkpoint:
         """Put on record what the run is made of."""
         write_file(self.path / RECORD, encode_document(body))
 
+    def has_record(self) -> bool:
+        """Whether a run has put on record what it is made of."""
+        return (self.path / RECORD).exists()
+
     def recorded(self) -> Json:
         """What the last run was made of."""
-        if not (self.path / RECORD).exists():
+        if not self.has_record():
             raise CheckpointError(f"{self.path} has no record of what its run was made of; start its program again")
         return read_document(self.path / RECORD)
 
     def has_planned(self, batch_id: int) -> bool:
         """Whether Spark has begun a batch after this one."""
         return (self.spark / "offsets" / str(batch_id + 1)).exists()
+
+    def is_behind_spark(self, last: Step | None) -> bool:
+        """Whether Spark takes a batch for done that no step is of: part of the checkpoint was removed."""
+        done = (int(path.name) for path in (self.spark / "commits").glob("*") if path.name.isdecimal())
+        return max(done, default=-1) > (last.batch_id if last is not None else -1)
 
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""
@@ -329,8 +358,26 @@ class Checkpoint:
             if directory.name.isdigit() and int(directory.name) < retained[0]:
                 shutil.rmtree(directory, ignore_errors=True)
 
+    def _check_ours(self) -> None:
+        """Refuse a folder that is not a checkpoint, before anything in it is touched.
+
+        A checkpoint has an identity, or at least an id. A run that died in its first moments has left an empty folder,
+        or one with nothing but a lock and an id that was not complete.
+        """
+        if self.exists() or not self.path.exists():
+            return
+        with suppress(CorruptStateError, IsADirectoryError):
+            if self.tag:
+                return
+        for path in self.path.iterdir():
+            if not (path.name.startswith(f".{ID}.") or (path.name == LOCK and _is_lock(path))):
+                raise CheckpointError(
+                    f"checkpoint {self.path} is not empty and was not written by Anabranch: it has {path.name}, but no "
+                    f"{IDENTITY} and no {ID} of ours. Nothing was changed; choose another directory"
+                )
+
     def _acquire_lock(self) -> None:
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -340,12 +387,12 @@ class Checkpoint:
                 f"checkpoint {self.path} is in use by another run ({holder or 'unknown'}); stop that run first, "
                 "or give this one a checkpoint of its own"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         self._lock = descriptor
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, HOLDER + f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def _check_identity(self, identity: Json) -> None:
-        path = self.path / "anabranch.json"
+        path = self.path / IDENTITY
         if not self.steps() and not (path.exists() and self.identity() == identity):
             # Nothing counts yet.
             for folder in ("plans", "spark"):
@@ -388,6 +435,14 @@ def _clean_up_to_json(clean_up: Mapping[int, CleanUp]) -> Json:
 
 def _clean_up_from_json(body: Json) -> dict[int, CleanUp]:
     return {int(operator): CleanUp.from_json(cleaning) for operator, cleaning in body.items()}
+
+
+def _is_lock(path: Path) -> bool:
+    """Whether a file can be a lock of ours: empty, or with a process in it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HOLDER)) in (b"", HOLDER)
 
 
 def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:
