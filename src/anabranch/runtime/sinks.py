@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.runtime.carried import carry, restore
+from anabranch.runtime.memory_sink import MemorySink
 from anabranch.runtime.output_folder import UNPUBLISHED, check_folder, move_file, visible_files
 from anabranch.state.failpoints import failpoint
 from anabranch.state.store import local_path, make_folder, sync
@@ -81,7 +81,9 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str, scratch: Path)
     if chosen.partition_by and chosen.format in OWN_FORMATS:
         raise ConfigError(f"the {chosen.format} sink has no partitions; partitionBy needs a file format")
     if chosen.format == "memory":
-        return _memory_sink(chosen, spark)
+        if not chosen.name:
+            raise ConfigError("the memory sink needs a name for its table: .queryName('...')")
+        return MemorySink(chosen.name, spark)
     if chosen.format == "console":
         return _console_sink(chosen)
     return _spark_sink(chosen)
@@ -221,21 +223,6 @@ def _has_no_rows(path: Path) -> bool:
         return bool(pq.read_metadata(path).num_rows == 0)
     except (pa.ArrowException, OSError):
         return False  # an encrypted footer
-
-
-def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
-    if not chosen.name:
-        raise ConfigError("the memory sink needs a name for its table: .queryName('...')")
-    name, batches = chosen.name, dict[int, pa.Table]()
-
-    def write(results: DataFrame, batch_id: int) -> None:
-        carried = carry(results)
-        batches[batch_id] = carried.toArrow()
-        table = pa.concat_tables(batches.values())
-        kept = spark.createDataFrame(table, schema=carried.schema)
-        restore(kept, results.schema).createOrReplaceTempView(name)
-
-    return write
 
 
 def _console_sink(chosen: SinkOptions) -> Sink:
