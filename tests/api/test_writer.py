@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError
 from tests.api.conftest import Pair
 from tests.oracle.feed import Feed, written
@@ -268,3 +269,30 @@ def test_what_a_crashed_first_batch_left_is_taken_back_under_other_names_and_pat
     pair.query().writeStream.queryName("three").trigger(availableNow=True).start(tmp_path / "out").awaitTermination()
     assert_same_rows(written(tmp_path / "out"), pair.expected())
     assert not list((tmp_path / "elsewhere").iterdir())
+
+
+REFUSED: list[tuple[Callable[[Writer], object], str]] = [
+    (lambda writer: writer.trigger(once=True), r"use trigger\(availableNow=True\)"),
+    (lambda writer: writer.trigger(continuous="1 second"), r"continuous=.*processingTime='5 seconds'"),
+    (lambda writer: writer.trigger(realTime="1 second"), r"realTime=.*processingTime='5 seconds'"),
+    (lambda writer: writer.toTable("t"), r"toTable\('t'\) is not supported; use start\(path\)"),
+    (lambda writer: writer.foreach(print), r"use foreachBatch\(function\)"),
+]
+WRONG_PACES = ("abc", "0", "", -1, 5, "-1 seconds", "1 month", "5")
+RIGHT_PACES = ("5 seconds", "0 seconds", "1 minute 30 seconds", "INTERVAL 10 milliseconds")
+
+
+def test_what_pyspark_has_and_we_have_not_is_refused_with_what_to_use_instead(pair: Pair) -> None:
+    query = pair.query()
+    for call, said in REFUSED:
+        with pytest.raises(ConfigError, match=said):
+            call(query.writeStream)
+    for pace in WRONG_PACES:
+        with pytest.raises(ConfigError, match=rf"{pace!r}.*processingTime='5 seconds'"):
+            query.writeStream.trigger(processingTime=pace)
+    for pace in RIGHT_PACES:
+        assert query.writeStream.trigger(processingTime=pace)._trigger == {"processingTime": pace}
+
+
+def test_partitions_may_be_given_as_a_list(pair: Pair) -> None:
+    assert pair.query().writeStream.partitionBy(["k", "v"])._sink.partition_by == ("k", "v")
