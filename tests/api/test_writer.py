@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError
 from tests.api.conftest import Pair
 from tests.oracle.feed import Feed, written
@@ -227,3 +229,70 @@ def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_w
     ).start().awaitTermination()
     assert seen[0] == seen[1] == seen[2]
     assert sum(len(json.loads(rows)) for _, rows in seen[2:]) == len(pair.expected())
+
+
+def test_output_goes_through_a_link_to_another_file_system(pair: Pair, tmp_path: Path) -> None:
+    """Whether processors write the files or Spark does, into partitions."""
+    shared = Path("/dev/shm")
+    if not shared.is_dir() or shared.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip(f"{shared} is not another file system")
+    with TemporaryDirectory(dir=shared) as elsewhere:
+        for name, columns in (("plain", ()), ("parts", ("k",))):
+            (Path(elsewhere) / name).mkdir()
+            (tmp_path / name).symlink_to(Path(elsewhere) / name)
+            writer = pair.query(f"state-{name}").writeStream.partitionBy(*columns).trigger(availableNow=True)
+            writer.start(tmp_path / name).awaitTermination()
+            assert_same_rows(written(tmp_path / name).select(["k", "v", "w"]), pair.expected())
+            assert not [path for path in Path(elsewhere).rglob("*") if path.name.startswith((".", "_"))]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "A",
+        "B",
+        "parts",
+        "plain",
+        "state-parts",
+        "state-plain",
+    ]
+
+
+def test_what_a_crashed_first_batch_left_is_taken_back_under_other_names_and_paths(
+    pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing counts yet, so the program may be changed; what it wrote before must not stay beside the new files."""
+    for number, (name, output) in enumerate((("one", "out"), ("two", "out"), ("two", "elsewhere"))):
+        marker = tmp_path / f"crashed-{number}"
+        monkeypatch.setenv("ANABRANCH_FAILPOINT", f"step.before_commit=raise@once:{marker}")
+        writer = pair.query().writeStream.queryName(name).trigger(availableNow=True)
+        with pytest.raises(Exception, match=r"failpoint step.before_commit"):
+            writer.start(tmp_path / output).awaitTermination()
+        assert len(written(tmp_path / output)) == len(pair.expected(1))
+    monkeypatch.delenv("ANABRANCH_FAILPOINT")
+    pair.query().writeStream.queryName("three").trigger(availableNow=True).start(tmp_path / "out").awaitTermination()
+    assert_same_rows(written(tmp_path / "out"), pair.expected())
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+REFUSED: list[tuple[Callable[[Writer], object], str]] = [
+    (lambda writer: writer.trigger(once=True), r"use trigger\(availableNow=True\)"),
+    (lambda writer: writer.trigger(continuous="1 second"), r"continuous=.*processingTime='5 seconds'"),
+    (lambda writer: writer.trigger(realTime="1 second"), r"realTime=.*processingTime='5 seconds'"),
+    (lambda writer: writer.toTable("t"), r"toTable\('t'\) is not supported; use start\(path\)"),
+    (lambda writer: writer.foreach(print), r"use foreachBatch\(function\)"),
+]
+WRONG_PACES = ("abc", "0", "", -1, 5, "-1 seconds", "1 month", "5")
+RIGHT_PACES = ("5 seconds", "0 seconds", "1 minute 30 seconds", "INTERVAL 10 milliseconds")
+
+
+def test_what_pyspark_has_and_we_have_not_is_refused_with_what_to_use_instead(pair: Pair) -> None:
+    query = pair.query()
+    for call, said in REFUSED:
+        with pytest.raises(ConfigError, match=said):
+            call(query.writeStream)
+    for pace in WRONG_PACES:
+        with pytest.raises(ConfigError, match=rf"{pace!r}.*processingTime='5 seconds'"):
+            query.writeStream.trigger(processingTime=pace)
+    for pace in RIGHT_PACES:
+        assert query.writeStream.trigger(processingTime=pace)._trigger == {"processingTime": pace}
+
+
+def test_partitions_may_be_given_as_a_list(pair: Pair) -> None:
+    assert pair.query().writeStream.partitionBy(["k", "v"])._sink.partition_by == ("k", "v")

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.plan.placement import even_placement
-from anabranch.runtime.checkpoint import Checkpoint, Step
+from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.committed import Step
 from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest

@@ -32,7 +32,9 @@ KILLS = [
 def assert_clean(rig: Rig) -> None:
     """Nothing is left of staging, and state, steps and reports hold what the retained steps refer to, no more."""
     assert {path.name for path in rig.directory.iterdir()} == {"A", "B", "C", "out", "checkpoint"}
+    assert not [path for path in rig.output.rglob("*") if path.name.startswith(".") or path.name.endswith(".part")]
     checkpoint = Checkpoint(rig.checkpoint)
+    assert not list(checkpoint.scratch.glob("*"))
     steps = [checkpoint.read_step(number) for number in checkpoint.steps()]
     assert len(steps) == 2
     manifests = [manifest for step in steps for _, manifest in checkpoint.reports_of(step)]

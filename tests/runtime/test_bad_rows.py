@@ -133,3 +133,60 @@ def test_nothing_is_bad_or_late_where_no_window_asks_for_time(spark: SparkSessio
         steps.feed({"A": rows})
         steps.feed({"B": rows})
         assert len(steps.answer) == 4
+
+
+# Values that Python or JSON have no form for, with what stands for them in the row and in the note.
+HOSTILE = {
+    "text": ("CAST(X'41FF' AS STRING)", "A\ufffd", "text=A\ufffd"),
+    "inside": ("array(named_struct('name', CAST(X'FF' AS STRING)))", [{"name": "\ufffd"}], "inside=[{\ufffd}]"),
+    "nan": ("double('NaN')", "NaN", "nan=NaN"),
+    "infinite": ("float('-Infinity')", "-Infinity", "infinite=-Infinity"),
+    "raw": ("X'00FF'", "AP8=", "raw=00FF"),
+    "first": ("DATE'0000-01-01'", "0000-01-01", "first=0000-01-01"),
+    "far": ("DATE'+99999-12-31'", "+99999-12-31", "far=+99999-12-31"),
+    "moment": ("timestamp_micros(9223372036854775807)", "+294247-01-10T04:00:54.775807Z", "moment=+294247-01-10"),
+    "local": ("CAST(timestamp_micros(-9223372036854775808) AS TIMESTAMP_NTZ)", "-290308-12-21", "local=-290308-12-21"),
+    "exact": ("CAST(0 AS DECIMAL(38, 18))", "0.000000000000000000", "exact=0.000000000000000000"),
+    "months": ("INTERVAL '1-2' YEAR TO MONTH", 14, "months=INTERVAL '1-2' YEAR TO MONTH"),
+    "span": ("INTERVAL '106751991 04:00:54.775807' DAY TO SECOND", 2**63 - 1, "span=INTERVAL '106751991 04"),
+    "pairs": (
+        "map(CAST(X'FE' AS STRING), double('NaN'))",
+        [{"key": "\ufffd", "value": "NaN"}],
+        "pairs={\ufffd -> NaN}",
+    ),
+    "shape": ("st_geomfromwkb(X'0101000000000000000000F03F0000000000000040')", {"srid": 0}, "shape=0101000000"),
+}
+
+
+def test_values_that_json_has_no_form_for_are_put_aside_like_any_other(spark: SparkSession, tmp_path: Path) -> None:
+    """Late and bad rows with text that is not UTF-8, years that Python does not know, NaN and binary."""
+    select = ("k", "at", *(f"{expression} AS {name}" for name, (expression, _, _) in HOSTILE.items()))
+    schema = pa.schema([("k", pa.string()), ("at", pa.int64())])
+    kinds = {"A": Kind(schema, "at", 0, select), "B": Kind(schema, "at", 0)}
+    columns = ", ".join(f"A.{name}" for name in HOSTILE)
+    text = f"SELECT {columns}, B.at FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND] WHERE A.k = B.k"
+
+    def rows(*times: int | None) -> dict[str, pa.Table]:
+        return {"A": pa.table({"k": ["x"] * len(times), "at": list(times)}, schema=schema)}
+
+    settings = {"quarantine": tmp_path / "aside", "late_rows": tmp_path / "late"}
+    with Steps(spark, tmp_path / "checkpoint", text, kinds, settings=settings, sink=lambda *_: None) as steps:
+        steps.feed(rows(9_000))
+        steps.feed(rows(1_000, None))
+    (late,) = lines(tmp_path / "late")
+    for name, (_, value, _) in HOSTILE.items():
+        if isinstance(value, dict):
+            assert value.items() <= late["row"][name].items(), name
+        else:
+            found = late["row"][name]
+            assert found == value or (name == "local" and found.startswith(value)), name
+    assert late["invalid_utf8"] == {"inside[].name": ["ff"], "pairs[].key": ["fe"], "text": ["41ff"]}
+    (bad,) = lines(tmp_path / "aside")
+    for _, _, shown in HOSTILE.values():
+        assert shown in bad["row"]
+
+    with (
+        pytest.raises(BadRowError, match="its event time is null; for example k=x, at=null, text=A\ufffd"),
+        Steps(spark, tmp_path / "another", text, kinds, sink=lambda *_: None) as steps,
+    ):
+        steps.feed(rows(None))

@@ -45,7 +45,7 @@ def test_long_rows_come_in_batches_that_are_bounded_by_bytes(
 
     monkeypatch.setattr(processors, "limit_batches", watch)
     fed = [rows([3, 5, 0, 7]), rows([1, 2, SHORT, 9, 40_000]), rows([3, 3])]
-    with Steps(spark, tmp_path / "checkpoint", QUERY, KINDS, processors=2, joins="(A B) C") as steps:
+    with Steps(spark, tmp_path / "checkpoint", QUERY, KINDS, processors=4, joins="(A B) C") as steps:
         for batch in fed:
             steps.feed(dict.fromkeys("ABC", batch))
         received = steps.results[-1].totals["received"]

@@ -66,6 +66,15 @@ def test_a_log_file_that_exists_is_not_overwritten(spark: SparkSession, manager:
     assert log.read_bytes() == b"first"
 
 
+def test_folders_are_made_with_those_above_them_by_our_class(spark: SparkSession, manager: Any, tmp_path: Path) -> None:
+    """Which flushes the names of those that are new."""
+    for _ in range(2):
+        manager.mkdirs(hadoop_path(spark, tmp_path / "sources" / "0"))
+    assert (tmp_path / "sources" / "0").is_dir()
+    declared = manager.getClass().getDeclaredMethods()
+    assert "mkdirs" in {declared[n].getName() for n in range(len(declared))}
+
+
 def test_a_cancelled_file_leaves_nothing(spark: SparkSession, manager: Any, tmp_path: Path) -> None:
     stream = manager.createAtomic(hadoop_path(spark, tmp_path / "0"), False)
     stream.write(b"half")

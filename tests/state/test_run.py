@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import os
 import shutil
+import subprocess
+import sys
 import weakref
 from dataclasses import replace
 from decimal import Decimal
@@ -253,6 +255,55 @@ def test_a_mapped_run_outlives_its_file_and_its_cache(small: tuple[Path, RunFile
     cache.close()
     (directory / file.name).unlink()
     assert mapped.rows.column("text").to_pylist() == ["a", None]
+
+
+MANY_FILES = """
+import resource, sys
+from pathlib import Path
+from anabranch.state.run import RunCache, write_run
+from tests.state.segments import segment
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+directory, cache = Path(sys.argv[1]), RunCache()
+files = [write_run(directory, f"{n}.arrow", segment([n, n + 1])) for n in range(200)]
+mapped = [cache.open(directory, file) for file in files]
+assert [run.hashes.tolist() for run in mapped] == [[n, n + 1] for n in range(200)]
+"""
+
+
+def test_a_mapped_run_takes_no_file_descriptor(tmp_path: Path) -> None:
+    """More runs are open at once than a process may have open files."""
+    root = Path(__file__).resolve().parents[2]
+    path = os.pathsep.join([str(root), str(Path(run_module.__file__).parents[2])])
+    done = subprocess.run(
+        [sys.executable, "-c", MANY_FILES, str(tmp_path)], env={**os.environ, "PYTHONPATH": path}, capture_output=True
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_the_cache_maps_no_more_files_than_a_process_may(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "MAPPED_FILES", 8)
+    files = [write_run(tmp_path, f"{n}.arrow", segment([n])) for n in range(20)]
+    reads, cache = Reads(monkeypatch), RunCache()
+    mapped = []
+    for file in files:
+        cache.start_task(tmp_path)
+        mapped.append(weakref.ref(cache.open(tmp_path, file).rows))
+        cache.open(tmp_path, files[0])
+    assert sum(run() is not None for run in mapped) <= 8
+    assert reads.names.count("0.arrow") == 1, "what is used all the time stays"
+
+
+def test_what_was_verified_is_remembered_within_bounds_by_who_writes_and_by_who_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_module, "REMEMBERED_FILES", 5)
+    monkeypatch.setattr(run_module, "_verified", {})
+    files = [write_run(tmp_path, f"{n}.arrow", segment([n])) for n in range(12)]
+    assert [path.name for path, _ in run_module._verified] == [f"{n}.arrow" for n in range(7, 12)]
+    for file in files:
+        map_run(tmp_path, file)
+    assert len(run_module._verified) == 5
 
 
 @examples(50)

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError, CorruptStateError
-from anabranch.state.store import create_file, encode_document, local_path, read_document, write_file
+from anabranch.state import store
+from anabranch.state.store import create_file, encode_document, local_path, make_folder, read_document, write_file
 from tests.oracle.profiles import examples
 
 json_values = st.recursive(
@@ -132,3 +133,14 @@ def test_a_location_is_a_path_or_a_file_uri() -> None:
 def test_a_location_that_is_no_directory_of_ours_is_refused(location: str) -> None:
     with pytest.raises(ConfigError, match=location):
         local_path(location)
+
+
+def test_a_new_folder_is_flushed_with_all_that_is_new_above_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    flushed: list[Path] = []
+    monkeypatch.setattr(store, "sync", flushed.append)
+    make_folder(tmp_path / "a" / "b" / "c")
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    assert set(flushed) == {tmp_path, tmp_path / "a", tmp_path / "a" / "b"}
+    flushed.clear()
+    make_folder(tmp_path / "a" / "b")
+    assert flushed == []

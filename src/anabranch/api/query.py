@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
 from anabranch.api.picture import draw
-from anabranch.api.run import UNNAMED
+from anabranch.api.targets import UNNAMED
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
 from anabranch.plan.logical import ContinuousQuery

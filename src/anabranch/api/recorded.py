@@ -18,12 +18,15 @@ from pyspark.sql import types as T
 
 import anabranch
 from anabranch.api.engine import Engine
-from anabranch.api.run import no_rows, target_of
+from anabranch.api.run import no_rows
+from anabranch.api.targets import target_of
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.observe.events import EventLog
 from anabranch.plan.network import Request
 from anabranch.runtime.answers import Answers
-from anabranch.runtime.checkpoint import Checkpoint, Step
+from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.committed import Step
+from anabranch.runtime.leftovers import take_back_output
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
@@ -84,8 +87,8 @@ def _runner(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoin
     now = describe_plan(plan, described)
     if any(now[part] != stored[part] for part in now if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
-    tag = checkpoint.tag
-    targets = [target_of(writer, engine.spark, tag, name) for name, writer in writers.items()]
+    take_back_output(checkpoint)
+    targets = [target_of(writer, engine.spark, checkpoint, name) for name, writer in writers.items()]
     answers = Answers(plan.layout, targets)
     memory = Memory(engine._settings.memory)
     return plan, StepRunner(plan, engine._settings, memory, checkpoint, answers, EventLog(), deque())

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.runtime.sinks import FILE_FORMATS
+from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
@@ -21,7 +22,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
         chosen = writer._sink
         # Others are gone with the program, and their options may be secrets, such as passwords.
         told = chosen.function is None and chosen.format in FILE_FORMATS
-        sink = asdict(replace(chosen, function=None)) if told else None
+        sink = asdict(replace(chosen, function=None, options=_absolute(chosen.options))) if told else None
         queries[name] = {**writer._query._asked, "sink": sink}
     return {
         "time zone": engine.spark.conf.get("spark.sql.session.timeZone"),
@@ -45,3 +46,8 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
         "operators": [name for name, stream in engine.streams.items() if stream.applying is not None],
         "queries": queries,
     }
+
+
+def _absolute(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a file format with a path that means the same wherever a later program is started."""
+    return {name: str(local_path(value)) if name == "path" else value for name, value in options.items()}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+import logging
 import threading
 import time
 from collections import deque
@@ -19,6 +19,7 @@ import anabranch
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
+from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
 from anabranch.observe.numbers import parse_bytes
@@ -28,11 +29,13 @@ from anabranch.plan.svg import as_svg
 from anabranch.runtime.answers import Answers, Target
 from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.checkpoint import Checkpoint
+from anabranch.runtime.leftovers import take_back_output
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
+from anabranch.runtime.output_folder import check_folder
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
+from anabranch.runtime.replay import check_replay, read_once
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -41,7 +44,6 @@ if TYPE_CHECKING:
     from anabranch.api.engine import Engine
     from anabranch.api.writer import Writer
 
-UNNAMED = "query"
 KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
@@ -112,7 +114,7 @@ class Run:
         """
         with self._changing:
             self._check_active("added")
-            name = _free_name(writer, self._writers)
+            name = free_name(writer, self._writers)
             self._check_fits(writer)
             self._change({**self._writers, name: writer})
             self._events.add("add", f"the query {name!r} is answered from now on", query=name)
@@ -303,10 +305,15 @@ class Run:
         named = {request.name: writer for request, writer in zip(requests, writers.values(), strict=True)}
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
+        for warning in check_replay(checkpoint, plan, engine._sources.registered):
+            self._events.add("warning", warning)
+            logging.getLogger("anabranch").warning(warning)
+        checkpoint.claim()
+        take_back_output(checkpoint)
         checkpoint.adopt(describe_plan(plan, described))
         checkpoint.record(recording(engine, named))
-        tag = checkpoint.tag
-        targets = {n: self._targets.get(n) or target_of(writer, engine.spark, tag, n) for n, writer in named.items()}
+        spark = engine.spark
+        targets = {n: self._targets.get(n) or target_of(writer, spark, checkpoint, n) for n, writer in named.items()}
         answers = Answers(plan.layout, list(targets.values()))
         runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
@@ -356,6 +363,10 @@ class Run:
 
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")
+        for stream, source in read_once(self._plan, self._engine._sources.registered).items():
+            raise ConfigError(
+                f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
+            )
         if (self._checkpoint.spark / "state").exists():
             raise ConfigError(
                 f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
@@ -370,7 +381,7 @@ class Run:
         if local_path(writer._checkpoint) not in (self._checkpoint.path, local_path(self._engine.checkpoint)):
             raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
         writer._check_partitions()
-        target_of(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
+        check_target(writer, self._engine.spark)
 
     def _start_spark(self) -> StreamingQuery:
         runner, spark = self._runner, self._engine.spark
@@ -452,9 +463,9 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         raise ConfigError("queries that start together have one checkpoint; give them the same, or none")
     named: dict[str, Writer] = {}
     for writer in writers:
-        named[_free_name(writer, named)] = writer
+        named[free_name(writer, named)] = writer
         writer._check_partitions()
-        target_of(writer, engine.spark, "", "")  # refuse wrong options before the checkpoint is touched
+        check_target(writer, engine.spark)
     settings = engine._settings
     for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
         if aside is not None:
@@ -476,21 +487,3 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         run._threads.append(threading.Thread(target=task, name=name, daemon=True))
         run._threads[-1].start()
     return run
-
-
-def _free_name(writer: Writer, taken: Collection[str]) -> str:
-    """What a query is called among others: as the user says, or by a number."""
-    name = writer._sink.name
-    if name is not None:
-        if name in taken:
-            raise ConfigError(f"two queries are called {name!r}; give each a name of its own with queryName(...)")
-        return name
-    numbered = (f"{UNNAMED} {n}" for n in itertools.count(2))
-    return next(free for free in itertools.chain([UNNAMED], numbered) if free not in taken)
-
-
-def target_of(writer: Writer, spark: SparkSession, tag: str, name: str) -> Target:
-    """Where a query's answer goes; `tag` is that of the checkpoint. Wrong options are refused."""
-    chosen: SinkOptions = writer._sink
-    sink = make_sink(chosen, spark, sink_tag(tag, name))
-    return Target(sink, reads_all=chosen.function is None and chosen.format != "console")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.api.run import Run, start_run
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.runtime.catalyst import spark_class
 from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
+
+
+PACE = "write processingTime='5 seconds', or leave the trigger out for the next batch as soon as the last is done"
 
 
 class Writer:
@@ -53,9 +60,10 @@ class Writer:
             raise ConfigError(f"output mode {mode!r} does not fit a join; only 'append' does")
         return self
 
-    def partitionBy(self, *columns: str) -> Writer:
-        """Partition the files of a file format by these columns."""
-        self._sink = replace(self._sink, partition_by=columns)
+    def partitionBy(self, *columns: str | Sequence[str]) -> Writer:
+        """Partition the files of a file format by these columns, given one by one or as a list."""
+        listed = [[column] if isinstance(column, str) else column for column in columns]
+        self._sink = replace(self._sink, partition_by=tuple(itertools.chain.from_iterable(listed)))
         return self
 
     def queryName(self, name: str) -> Writer:
@@ -74,20 +82,64 @@ class Writer:
         self._sink = replace(self._sink, function=function)
         return self
 
-    def trigger(self, *, availableNow: bool | None = None, processingTime: str | None = None) -> Writer:
-        """availableNow=True processes what is there and ends; processingTime="5 seconds" sets the pace."""
+    def foreach(self, function: Any) -> Writer:
+        """Not supported: rows come in batches, to `foreachBatch`."""
+        raise ConfigError(
+            "foreach is not supported; use foreachBatch(function): its function gets the rows of a batch as a "
+            "DataFrame, and the batch's id, by which it can replace what it did before a crash"
+        )
+
+    def trigger(
+        self,
+        *,
+        availableNow: bool | None = None,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        realTime: str | None = None,
+    ) -> Writer:
+        """availableNow=True processes what is there and ends; processingTime="5 seconds" sets the pace.
+
+        PySpark's other triggers are refused.
+        """
+        if once is not None:
+            raise ConfigError("trigger(once=True) is not supported; use trigger(availableNow=True)")
+        for name, given in (("continuous", continuous), ("realTime", realTime)):
+            if given is not None:
+                raise ConfigError(
+                    f"trigger({name}=...) is not supported: queries are answered in micro-batches; {PACE}"
+                )
         if (availableNow is None) == (processingTime is None):
             raise ConfigError("give trigger either availableNow=True or processingTime='...'")
         if availableNow is not None and availableNow is not True:
             raise ConfigError("availableNow can only be True")
+        if processingTime is not None:
+            self._check_pace(processingTime)
         self._trigger = {"availableNow": True} if availableNow else {"processingTime": processingTime}
         return self
+
+    def _check_pace(self, pace: Any) -> None:
+        """Refuse what Spark would refuse when it starts, or take for something else."""
+        if not isinstance(pace, str):
+            raise ConfigError(f"processingTime must be a text, not {pace!r}; {PACE}")
+        try:
+            spark_class(self._query._engine.spark, "streaming.Trigger").ProcessingTime(pace.strip())
+        except (Py4JJavaError, PySparkException) as error:
+            raise ConfigError(f"processingTime={pace!r} is not a length of time; {PACE}") from error
 
     def start(self, path: str | os.PathLike[str] | None = None) -> Run:
         """Begin. Everything that can be refused is refused here, before any data is read."""
         if path is not None:
             self.option("path", os.fspath(path))
         return start_run(self._query._engine, [self])
+
+    def toTable(self, tableName: str, *arguments: Any, **options: Any) -> Run:
+        """Not supported: Spark appends to tables without a record of what is there already."""
+        raise ConfigError(
+            f"toTable({tableName!r}) is not supported; use start(path) and read the files as a table, or "
+            "foreachBatch(function), whose function may write to tables, such as "
+            f"results.write.mode('append').saveAsTable({tableName!r})"
+        )
 
     def _check_partitions(self) -> None:
         names, chosen = self._query.schema.names, self._sink.partition_by

@@ -36,7 +36,8 @@ from anabranch.observe.inspection import (
     SpineSeen,
     StepSeen,
 )
-from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint, Step
+from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint
+from anabranch.runtime.committed import Step
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest

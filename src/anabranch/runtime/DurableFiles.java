@@ -18,8 +18,8 @@ import org.apache.spark.unsafe.Platform;
  * Writes Spark's small log files on a local disk without starting processes, and on stable storage.
  *
  * The parent creates a temporary file through Hadoop's local file system, which runs `chmod` for it and for the file of
- * its checksums, and syncs neither. This class writes the same two files itself and syncs them; reading, listing and
- * deleting stay the parent's.
+ * its checksums, and syncs neither. This class writes the same two files itself and syncs them, and so it does with the
+ * folders that are new to a path; reading, listing and deleting stay the parent's.
  */
 public class DurableFiles extends FileSystemBasedCheckpointFileManager {
   public DurableFiles(Path path, Configuration conf) {
@@ -34,6 +34,22 @@ public class DurableFiles extends FileSystemBasedCheckpointFileManager {
     super.renameTempFile(from, to, overwrite);
     try {
       sync(local(to).getParentFile());
+    } catch (IOException failure) {
+      Platform.throwException(failure);
+    }
+  }
+
+  public void mkdirs(Path path) {
+    File made = local(path);
+    File existing = made;
+    while (!existing.exists()) {
+      existing = existing.getParentFile();
+    }
+    super.mkdirs(path);
+    try {
+      for (File folder = made; !folder.equals(existing); folder = folder.getParentFile()) {
+        sync(folder.getParentFile());
+      }
     } catch (IOException failure) {
       Platform.throwException(failure);
     }

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from anabranch.errors import BadRowError
 from anabranch.kernel.delta import INPUT, Projection, sort_delta
+from anabranch.runtime.json_rows import json_rows
 from anabranch.runtime.report import Report
 from anabranch.runtime.tasks import Arrival, ProcessorPlan, StepTask
 from anabranch.state.run import TS, Segment
@@ -89,12 +90,12 @@ class Arrivals:
         lines = []
         for i, rows in late:
             picked = packed.take(pa.array(rows))
-            columns = {name: picked.column(slot).to_pylist() for name, slot in projections[i].columns}
-            ts = picked.column(TS).to_pylist()
-            for n, time_us in enumerate(ts):
-                row = {name: values[n] for name, values in columns.items()}
-                entry = {"input": self._plan.aliases[i], "ts": time_us, "row": row}
-                lines.append(json.dumps(entry, default=str, sort_keys=True))
+            texts = json_rows({name: picked.column(slot) for name, slot in projections[i].columns}, len(rows))
+            alias, times = json.dumps(self._plan.aliases[i]), picked.column(TS).to_pylist()
+            for n, (row, time_us) in enumerate(zip(texts.rows, times, strict=True)):
+                invalid = texts.invalid.get(n)
+                flagged = "" if invalid is None else f'"invalid_utf8": {json.dumps(invalid)}, '
+                lines.append(f'{{"input": {alias}, {flagged}"row": {row}, "ts": {time_us}}}')
         return self._write_lines("late", lines)
 
     def _write_lines(self, kind: str, lines: list[str]) -> str:

@@ -9,6 +9,7 @@
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
     run.json            what the last run was made of: settings, streams, queries, sinks
+    staging/            files that Spark writes for file sinks, until they are published
     extra.json          the last step that was to be made without a batch: what it does, and its number among these
     spark/N/            Spark's own offsets and commits, under plan N
 
@@ -31,105 +32,36 @@ import socket
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
-from anabranch.manager.relocation import Relocation
-from anabranch.plan.placement import Placement, as_blocks, from_blocks
+from anabranch.runtime.committed import Extra, Step, clean_up_from_json, clean_up_to_json
 from anabranch.runtime.offsets import copy_logs
 from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.failpoints import failpoint
-from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
-from anabranch.state.spill import CleanUp
-from anabranch.state.store import Json, create_file, encode_document, local_path, read_document, write_file
+from anabranch.state.store import (
+    Json,
+    create_file,
+    encode_document,
+    local_path,
+    make_folder,
+    read_document,
+    sync,
+    write_file,
+)
 
 RETAINED_STEPS = 2
 CLAIM = "claimed by epoch"
+IDENTITY = "anabranch.json"
+ID = "id.json"
+LOCK = "lock"
+HOLDER = b"process "  # how the content of the lock begins
 EXTRA = "extra.json"
 RECORD = "run.json"
-
-
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """A step without a batch: at the end of the input, or to clean up. `number` counts them; what it cleans up is by
-    operator of a plan."""
-
-    number: int
-    ending: bool
-    clean_up: dict[int, CleanUp]
-    plan: int
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How many processors a program wants, and where it wants each operator."""
-
-    processors: int
-    placements: tuple[Placement, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
-
-    State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
-    answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
-    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
-    and `hold` are the groups whose rows wait in it. `moving` are relocations under way. `asked` is what the program
-    wanted at first: as long as it wants the same, what has moved since stays where it is.
-    """
-
-    number: int
-    batch_id: int
-    epoch: int
-    processors: int
-    placements: tuple[Placement, ...]
-    reports: tuple[str, ...]
-    newest: tuple[int | None, ...]
-    totals: dict[str, Any]
-    plan: int
-    settled: tuple[int | None, ...] = ()
-    extra: int = 0
-    clean_up: dict[int, CleanUp] = field(default_factory=dict)
-    hold: dict[int, GroupSet] = field(default_factory=dict)
-    moving: tuple[Relocation, ...] = ()
-    asked: Asked = Asked(0, ())
-
-    def to_json(self) -> Json:
-        """As committed."""
-        body = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        return {
-            **body,
-            "placements": [as_blocks(placement) for placement in self.placements],
-            "clean_up": _clean_up_to_json(self.clean_up),
-            "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
-            "moving": [relocation.to_json() for relocation in self.moving],
-            "asked": [self.asked.processors, [as_blocks(placement) for placement in self.asked.placements]],
-        }
-
-    @classmethod
-    def from_json(cls, body: Json) -> Step:
-        """The inverse of `to_json`."""
-        return cls(
-            body["number"],
-            body["batch_id"],
-            body["epoch"],
-            body["processors"],
-            tuple(from_blocks(blocks) for blocks in body["placements"]),
-            tuple(body["reports"]),
-            tuple(body["newest"]),
-            body["totals"],
-            body["plan"],
-            tuple(body["settled"]),
-            body["extra"],
-            _clean_up_from_json(body["clean_up"]),
-            {int(n): GroupSet.from_text(count, text) for n, (count, text) in body["hold"].items()},
-            tuple(Relocation.from_json(entry) for entry in body["moving"]),
-            Asked(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
-        )
 
 
 class Checkpoint:
@@ -148,7 +80,12 @@ class Checkpoint:
 
     def exists(self) -> bool:
         """Whether a run has ever used this directory as its checkpoint."""
-        return (self.path / "anabranch.json").exists()
+        return (self.path / IDENTITY).exists()
+
+    @property
+    def scratch(self) -> Path:
+        """Where files may lie for the time of a step."""
+        return self.path / "staging"
 
     @property
     def spark(self) -> Path:
@@ -159,16 +96,16 @@ class Checkpoint:
         """Become the one writer, after checking that the checkpoint belongs to such an engine."""
         if self.path.exists() and not self.path.is_dir():
             raise CheckpointError(f"checkpoint {self.path} is not a directory; choose another path")
-        if self.path.exists() and any(self.path.iterdir()) and not (self.path / "lock").exists():
-            raise CheckpointError(
-                f"checkpoint {self.path} is not empty and was not written by Anabranch; choose another directory"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._acquire_lock()
+        self._check_ours()
+        make_folder(self.path)
         try:
+            self._acquire_lock()
+            # First of all, so that a crash leaves nothing behind that could be taken for somebody else's folder.
+            create_file(self.path / ID, encode_document({"id": uuid.uuid4().hex}))
             for directory in ("state", "steps", "reports", "epochs", "plans", "spark"):
                 (self.path / directory).mkdir(exist_ok=True)
-            create_file(self.path / "id.json", encode_document({"id": uuid.uuid4().hex}))
+            sync(self.path)
+            shutil.rmtree(self.scratch, ignore_errors=True)
             self._check_identity(identity)
             self._open_epoch()
             self._identity = identity
@@ -182,7 +119,7 @@ class Checkpoint:
     @property
     def tag(self) -> str:
         """A short name of this very checkpoint, for files that it writes elsewhere."""
-        return str(read_document(self.path / "id.json")["id"])[:8]
+        return str(read_document(self.path / ID)["id"])[:8]
 
     def release(self) -> None:
         """Let another run have the checkpoint."""
@@ -192,7 +129,7 @@ class Checkpoint:
 
     def identity(self) -> Json:
         """What the checkpoint says it belongs to."""
-        return read_document(self.path / "anabranch.json")
+        return read_document(self.path / IDENTITY)
 
     def claim(self) -> None:
         """Take the number of the next step, so that no older driver can commit one any more; once, before anything is
@@ -238,7 +175,7 @@ class Checkpoint:
             read = self.plan(before)["read"], document["read"]
             copy_logs(self._spark(before), self._spark(number), *read)
         else:
-            self._spark(number).mkdir(parents=True)
+            make_folder(self._spark(number))
         failpoint("plan.adopted")
         self.plan_number = number
         needed = min([self.read_step(n).plan for n in self.steps()], default=number)
@@ -299,7 +236,7 @@ class Checkpoint:
         """An empty place for the reports of a step, free of what a crashed attempt may have left."""
         directory = self.reports(number)
         shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+        make_folder(directory)
         return directory
 
     def next_step(self, last: Step | None, **changes: Any) -> Step:
@@ -320,7 +257,7 @@ class Checkpoint:
 
     def announce(self, extra: Extra) -> None:
         """Put on record that a step without a batch is to be made, before anything is done about it."""
-        clean_up = _clean_up_to_json(extra.clean_up)
+        clean_up = clean_up_to_json(extra.clean_up)
         body = {"number": extra.number, "ending": extra.ending, "plan": extra.plan, "clean_up": clean_up}
         write_file(self.path / EXTRA, encode_document(body))
 
@@ -330,22 +267,31 @@ class Checkpoint:
         if last is None or not path.exists():
             return None
         body = read_document(path)
-        extra = Extra(body["number"], body["ending"], _clean_up_from_json(body["clean_up"]), body["plan"])
+        extra = Extra(body["number"], body["ending"], clean_up_from_json(body["clean_up"]), body["plan"])
         return extra if last.extra < extra.number else None
 
     def record(self, body: Json) -> None:
         """Put on record what the run is made of."""
         write_file(self.path / RECORD, encode_document(body))
 
+    def has_record(self) -> bool:
+        """Whether a run has put on record what it is made of."""
+        return (self.path / RECORD).exists()
+
     def recorded(self) -> Json:
         """What the last run was made of."""
-        if not (self.path / RECORD).exists():
+        if not self.has_record():
             raise CheckpointError(f"{self.path} has no record of what its run was made of; start its program again")
         return read_document(self.path / RECORD)
 
     def has_planned(self, batch_id: int) -> bool:
         """Whether Spark has begun a batch after this one."""
         return (self.spark / "offsets" / str(batch_id + 1)).exists()
+
+    def is_behind_spark(self, last: Step | None) -> bool:
+        """Whether Spark takes a batch for done that no step is of: part of the checkpoint was removed."""
+        done = (int(path.name) for path in (self.spark / "commits").glob("*") if path.name.isdecimal())
+        return max(done, default=-1) > (last.batch_id if last is not None else -1)
 
     def check_epoch(self) -> None:
         """Stop this run if another one has taken the checkpoint over."""
@@ -370,8 +316,26 @@ class Checkpoint:
             if directory.name.isdigit() and int(directory.name) < retained[0]:
                 shutil.rmtree(directory, ignore_errors=True)
 
+    def _check_ours(self) -> None:
+        """Refuse a folder that is not a checkpoint, before anything in it is touched.
+
+        A checkpoint has an identity, or at least an id. A run that died in its first moments has left an empty folder,
+        or one with nothing but a lock and an id that was not complete.
+        """
+        if self.exists() or not self.path.exists():
+            return
+        with suppress(CorruptStateError, IsADirectoryError):
+            if self.tag:
+                return
+        for path in self.path.iterdir():
+            if not (path.name.startswith(f".{ID}.") or (path.name == LOCK and _is_lock(path))):
+                raise CheckpointError(
+                    f"checkpoint {self.path} is not empty and was not written by Anabranch: it has {path.name}, but no "
+                    f"{IDENTITY} and no {ID} of ours. Nothing was changed; choose another directory"
+                )
+
     def _acquire_lock(self) -> None:
-        descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -381,9 +345,9 @@ class Checkpoint:
                 f"checkpoint {self.path} is in use by another run ({holder or 'unknown'}); stop that run first, "
                 "or give this one a checkpoint of its own"
             ) from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"process {os.getpid()} on {socket.gethostname()}".encode(), 0)
         self._lock = descriptor
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, HOLDER + f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def _check_identity(self, identity: Json) -> None:
         if not self.steps():
@@ -399,7 +363,7 @@ class Checkpoint:
 
     def _begin(self) -> None:
         """Say what the checkpoint belongs to. If it was something else nothing of that has counted."""
-        path = self.path / "anabranch.json"
+        path = self.path / IDENTITY
         if not path.exists() or self.identity() != self._identity:
             self._forget_plans()
             write_file(path, encode_document(self._identity))
@@ -430,12 +394,12 @@ class Checkpoint:
             (directory / f"{epoch:010d}.json").unlink(missing_ok=True)
 
 
-def _clean_up_to_json(clean_up: Mapping[int, CleanUp]) -> Json:
-    return {str(operator): cleaning.to_json() for operator, cleaning in clean_up.items()}
-
-
-def _clean_up_from_json(body: Json) -> dict[int, CleanUp]:
-    return {int(operator): CleanUp.from_json(cleaning) for operator, cleaning in body.items()}
+def _is_lock(path: Path) -> bool:
+    """Whether a file can be a lock of ours: empty, or with a process in it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(HOLDER)) in (b"", HOLDER)
 
 
 def check_batch(last: Step | None, batch_id: int, path: Path) -> bool:

@@ -40,7 +40,7 @@ def copy_logs(before: Path, after: Path, known: Sequence[Read], now: Sequence[Re
         for path in _batches(before / folder)[-kept:]:
             text = path.read_text()
             write_file(making / folder / path.name, (_relisted(text, known, now) if kept == 2 else text).encode())
-    for made in (path for path in making.rglob("*") if path.is_dir()):
+    for made in (making, *(path for path in making.rglob("*") if path.is_dir())):
         sync(made)
     os.replace(making, after)
     sync(after.parent)

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.manager.snapshot import Policy
-from anabranch.runtime.checkpoint import Extra, Step
+from anabranch.runtime.committed import Extra, Step
 from anabranch.runtime.processors import Reports
 from anabranch.runtime.report import Report, report_body
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-from anabranch.state.store import encode_document, sync, write_file, write_unnamed
+from anabranch.state.store import encode_document, make_folder, sync, write_file, write_unnamed
 
 # Instead of a batch's id, for a step without a batch.
 NO_BATCH = -1
@@ -101,7 +101,7 @@ def publish(reports: list[Report], settings: StepSettings, tag: str, batch_id: i
             (report.late_file, settings.late_rows),
         ):
             if name is not None and target is not None:
-                target.mkdir(parents=True, exist_ok=True)
+                make_folder(target)
                 published = target / f"{tag}-{batch_id:010d}-{report.processor:04d}.jsonl"
                 write_file(published, (directory / name).read_bytes())
 

@@ -8,6 +8,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from anabranch.runtime.output_folder import UNPUBLISHED
 from anabranch.runtime.report import Report
 from anabranch.runtime.tasks import ARROW, COUNTED, ProcessorPlan, StepTask
 
@@ -51,7 +52,7 @@ class Outlets:
             folder, form = self._task.results[outlet], self._plan.written[outlet]
             assert folder is not None, "what is written has a folder"
             Path(folder).mkdir(parents=True, exist_ok=True)
-            suffix = "arrow" if form == ARROW else "parquet"
+            suffix = "arrow" if form == ARROW else f"parquet{UNPUBLISHED}"
             name = f"{self._task.processor:04d}-{self._name}-{outlet}.{suffix}"
             path = Path(folder) / name
             self._report.result_files[outlet] = name

@@ -1,8 +1,9 @@
 """Where a round finds what earlier rounds of the same processor left for it: their reports, by name.
 
-The names of reports begin with the epoch of the run that asked for them, so what a worker writes that has outlived its
-driver is never taken for the work of this run. The report of an earlier round is complete before this round begins, but
-a directory on a network mount may be listed as it was some seconds ago: so a report that is not listed is waited for.
+The names of reports begin with the epoch of the run that asked for them and with the number of the trial, so what a
+worker writes that has outlived its driver is never taken for the work of this run, nor is what was reported before a
+step was made again. The report of an earlier round is complete before this round begins, but a directory on a network
+mount may be listed as it was some seconds ago: so a report that is not listed is waited for.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PAUSE = 0.2
 
 def round_prefix(task: StepTask, number: int) -> str:
     """How the names of what an attempt at a round writes begin."""
-    return f"{task.epoch:06d}-{task.step:010d}-{number:02d}-{task.processor:04d}-"
+    return f"{task.epoch:06d}-{task.step:010d}-{task.trial}-{number:02d}-{task.processor:04d}-"
 
 
 def find_reports(task: StepTask, rounds: int) -> Iterator[Path]:

@@ -16,7 +16,8 @@ from anabranch.errors import ResumeMismatchError
 from anabranch.plan.logical import Applied, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.plan.network import Request
 from anabranch.plan.placement import on_processors
-from anabranch.runtime.checkpoint import Asked, Checkpoint, Step, differences
+from anabranch.runtime.checkpoint import Checkpoint, differences
+from anabranch.runtime.committed import Asked, Step
 from anabranch.runtime.prepare import Plan
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine

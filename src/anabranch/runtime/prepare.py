@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
@@ -83,5 +84,10 @@ def prepare(
 
 def _relations(stream: DataFrame) -> int:
     """How many sources of Spark's a stream consists of."""
+    return len(streaming_leaves(stream))
+
+
+def streaming_leaves(stream: DataFrame) -> list[Any]:
+    """The sources of a stream, as they stand in Spark's plan."""
     leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
-    return sum(bool(leaves.apply(n).isStreaming()) for n in range(leaves.size()))
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]

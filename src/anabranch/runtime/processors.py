@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -74,12 +75,12 @@ class Processors:
         written = exchanged_rows(last, len(self._plan.rounds))
         if written is None:
             # Spark knows that there are no rows, and has left exchanges and processors out.
-            return self.run(empty_frame(packed.sparkSession, packed.schema), tasks)
+            return self.run(empty_frame(packed.sparkSession, packed.schema), _again(tasks))
         reports = _read_reports(Path(tasks[0].reports), names)
         _check_present(reports, len(self._plan.rounds), tasks)
         if not self._limited and any(report.long_rows for _, report, _ in reports.values()):
             self._limited = True
-            return self.run(packed, tasks)
+            return self.run(packed, _again(tasks))
         for number, rows in enumerate(written):
             arrived = sum(report.arrived for (nth, _), (_, report, _) in reports.items() if nth == number)
             # A stage that was computed again has counted its rows again; then they are counted by themselves.
@@ -105,6 +106,10 @@ class Processors:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""
         rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else packed
         return rows if self._layout.narrow else marked(rows, limited=self._limited)
+
+
+def _again(tasks: list[StepTask]) -> list[StepTask]:
+    return [replace(task, trial=task.trial + 1) for task in tasks]
 
 
 def _read_reports(directory: Path, names: Iterable[str]) -> Reports:

@@ -2,8 +2,9 @@
 
 A batch may be delivered again after a crash, always under the same id and with the same rows, so a sink must
 replace what it wrote for that id. File formats do: files are written aside, then moved to names that begin with
-checkpoint and batch, after earlier files of that batch were removed. `memory`, `console` and `noop` keep nothing
-across runs. Other formats, and `foreachBatch` functions, get every batch at least once, with its id.
+checkpoint and batch; what a run that died has left of that batch was taken back before (`leftovers`). `memory`,
+`console` and `noop` keep nothing across runs. Other formats, and `foreachBatch` functions, get every batch at least
+once, with its id.
 
 A file without rows is published only where an output directory would else have no file to read the schema from.
 """
@@ -11,7 +12,6 @@ A file without rows is published only where an output directory would else have 
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import uuid
 from collections.abc import Callable
@@ -27,9 +27,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.runtime.carried import carry, restore
+from anabranch.runtime.memory_sink import MemorySink
+from anabranch.runtime.output_folder import UNPUBLISHED, check_folder, move_file, visible_files
 from anabranch.state.failpoints import failpoint
-from anabranch.state.store import local_path, sync
+from anabranch.state.store import local_path, make_folder, sync
 
 Sink = Callable[[DataFrame, int], None]
 _COMPRESSIONS = {"snappy": "snappy", "zstd": "zstd", "gzip": "gzip", "none": "none", "uncompressed": "none"}
@@ -65,23 +66,26 @@ class SinkOptions:
     function: Sink | None = None
 
 
-def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
+def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str, scratch: Path) -> Sink:
     """The sink that the options describe; wrong options are refused before anything starts.
 
-    `tag` names checkpoint and query: files carry it, so queries and runs may share a directory.
+    `tag` names checkpoint and query: files carry it, so queries and runs may share a directory. Spark writes files
+    below `scratch`, a folder of the checkpoint.
     """
     if chosen.function is not None:
         return chosen.function
     if chosen.format not in ALWAYS_THERE:
         _check_exists(chosen.format, spark)
     if chosen.format in FILE_FORMATS:
-        return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC")
+        return FileSink(chosen, tag, spark.conf.get("spark.sql.session.timeZone") or "UTC", scratch)
     if chosen.partition_by and chosen.format in OWN_FORMATS:
         raise ConfigError(f"the {chosen.format} sink has no partitions; partitionBy needs a file format")
     if chosen.format == "noop":
         return Discard()
     if chosen.format == "memory":
-        return _memory_sink(chosen, spark)
+        if not chosen.name:
+            raise ConfigError("the memory sink needs a name for its table: .queryName('...')")
+        return MemorySink(chosen.name, spark)
     if chosen.format == "console":
         return _console_sink(chosen)
     return _spark_sink(chosen)
@@ -90,6 +94,16 @@ def make_sink(chosen: SinkOptions, spark: SparkSession, tag: str) -> Sink:
 def sink_tag(checkpoint: str, query: str) -> str:
     """What begins the names of the files that a query's sink writes, if its checkpoint has this tag."""
     return hashlib.sha256(f"{checkpoint}/{query}".encode()).hexdigest()[:8]
+
+
+def batch_prefix(tag: str, batch_id: int) -> str:
+    """How the names of a batch's files begin."""
+    return f"{tag}-{batch_id:010d}-"
+
+
+def staging_folder(path: Path, tag: str) -> Path:
+    """Where processors write files for an output folder: in it, so that it may be the root of a file system."""
+    return path / f".{tag}.staging"
 
 
 def _check_exists(name: str, spark: SparkSession) -> None:
@@ -120,9 +134,13 @@ class Discard:
 
 
 class FileSink:
-    """Files of any format that Spark writes, exactly once per batch."""
+    """Files of any format that Spark writes, exactly once per batch.
 
-    def __init__(self, chosen: SinkOptions, tag: str, time_zone: str) -> None:
+    Processors write theirs inside the output folder, under names that no reader looks for. Spark chooses the names of
+    its files, so it writes them into the checkpoint.
+    """
+
+    def __init__(self, chosen: SinkOptions, tag: str, time_zone: str, scratch: Path) -> None:
         """Refused without a usable path. Timestamps that Spark hands over name the session's time zone."""
         if "path" not in chosen.options:
             raise ConfigError(f"the {chosen.format} sink needs a path: .option('path', ...) or start(path)")
@@ -131,19 +149,19 @@ class FileSink:
         check_folder(self._path, f"the {chosen.format} sink")
         self._tag = tag
         self._time_zone = time_zone
-        self._staging = self._path.parent / f".{self._path.name}.{tag}.staging"
-        self._first = True
+        self._scratch = scratch / tag
         self._readable = False
 
     def __call__(self, results: DataFrame, batch_id: int) -> None:
         """Let Spark write the results, then publish its files."""
-        staging = self.stage(batch_id)
+        staging = self._scratch / uuid.uuid4().hex
         options = {name: value for name, value in self._chosen.options.items() if name != "path"}
         writer = results.write.format(self._chosen.format).options(**options).mode("overwrite")
         if self._chosen.partition_by:
             writer = writer.partitionBy(*self._chosen.partition_by)
         writer.save(f"file://{staging}")  # not as_uri(): Spark takes %20 for a part of the name
-        written = [path for path in staging.rglob("*") if path.is_file() and _is_visible(path)]
+        # What an attempt of a task still writes that Spark gave up lies in a hidden folder.
+        written = list(visible_files(staging))
         filled = [path for path in written if not _has_no_rows(path)]
         self.publish(staging, filled if filled or self._has_files() else written, batch_id)
 
@@ -160,59 +178,37 @@ class FileSink:
         return _COMPRESSIONS[compression]
 
     def stage(self, batch_id: int) -> Path:
-        """A new place to write the files of a batch, not yet visible to readers."""
-        if self._first:
-            self._first = False
-            self._remove_leftovers(self._prefix(batch_id))
-        return self._staging / uuid.uuid4().hex
+        """A new place for processors to write the files of a batch to, under names that end in `UNPUBLISHED`."""
+        return staging_folder(self._path, self._tag) / f"{batch_id}-{uuid.uuid4().hex}"
 
     def schema_alone(self, staging: Path, schema: T.StructType) -> list[Path]:
         """A parquet file without rows, if readers of the output directory would find no schema without it."""
         if self._has_files():
             return []
         staging.mkdir(parents=True, exist_ok=True)
-        path = staging / "no-rows.parquet"
+        path = staging / f"no-rows.parquet{UNPUBLISHED}"
         pq.write_table(to_arrow_schema(schema, timezone=self._time_zone).empty_table(), path)
         return [path]
 
     def publish(self, staging: Path, files: list[Path], batch_id: int) -> None:
         """Move the given files of a batch to where readers look for them."""
-        self._path.mkdir(parents=True, exist_ok=True)
-        targets = {self._path}
+        make_folder(self._path)
+        changed = {self._path}
         for source in files:
-            sync(source)
-            target = self._path / source.relative_to(staging).parent
-            target.mkdir(parents=True, exist_ok=True)
-            targets.add(target)
-            os.replace(source, target / f"{self._prefix(batch_id)}{source.name}")
+            place = source.relative_to(staging).parent
+            folder = self._path / place
+            folder.mkdir(parents=True, exist_ok=True)
+            changed |= {self._path / part for part in (place, *place.parents)}
+            move_file(source, folder / f"{batch_prefix(self._tag, batch_id)}{source.name.removesuffix(UNPUBLISHED)}")
             failpoint("sink.publish")
-        for target in targets:
-            sync(target)
-        shutil.rmtree(self._staging, ignore_errors=True)
+        for folder in changed:
+            sync(folder)
+        shutil.rmtree(staging.parent, ignore_errors=True)
 
     def _has_files(self) -> bool:
         """Whether the output directory has a file to read; once it has, it is not looked at again."""
-        if not self._readable:
-            self._readable = any(path.is_file() and _is_visible(path) for path in self._path.rglob("*"))
+        self._readable = self._readable or any(visible_files(self._path))
         return self._readable
-
-    def _prefix(self, batch_id: int) -> str:
-        return f"{self._tag}-{batch_id:010d}-"
-
-    def _remove_leftovers(self, prefix: str) -> None:
-        """Only the first batch of a run can have been written before, by a run that died."""
-        shutil.rmtree(self._staging, ignore_errors=True)
-        for path in self._path.rglob(f"{prefix}*"):
-            path.unlink()
-
-
-def check_folder(path: Path, whose: str) -> None:
-    """Refuse a path where no folder is and none can be made; else a run would fail when it has something to write."""
-    existing = next(folder for folder in (path, *path.parents) if folder.exists())
-    if not existing.is_dir():
-        raise ConfigError(f"{whose} needs a folder, but {existing} is a file; name another path")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ConfigError(f"{whose} cannot write to {existing}: no permission; name another path, or allow it")
 
 
 def _is_plain(data_type: T.DataType) -> bool:
@@ -229,10 +225,6 @@ def _is_plain(data_type: T.DataType) -> bool:
     return isinstance(data_type, _PLAIN)
 
 
-def _is_visible(path: Path) -> bool:
-    return not path.name.startswith(("_", "."))
-
-
 def _has_no_rows(path: Path) -> bool:
     """Whether Spark wrote the file only to have one; where that cannot be told cheaply, the file counts as filled."""
     if path.suffix != ".parquet":
@@ -241,21 +233,6 @@ def _has_no_rows(path: Path) -> bool:
         return bool(pq.read_metadata(path).num_rows == 0)
     except (pa.ArrowException, OSError):
         return False  # an encrypted footer
-
-
-def _memory_sink(chosen: SinkOptions, spark: SparkSession) -> Sink:
-    if not chosen.name:
-        raise ConfigError("the memory sink needs a name for its table: .queryName('...')")
-    name, batches = chosen.name, dict[int, pa.Table]()
-
-    def write(results: DataFrame, batch_id: int) -> None:
-        carried = carry(results)
-        batches[batch_id] = carried.toArrow()
-        table = pa.concat_tables(batches.values())
-        kept = spark.createDataFrame(table, schema=carried.schema)
-        restore(kept, results.schema).createOrReplaceTempView(name)
-
-    return write
 
 
 def _console_sink(chosen: SinkOptions) -> Sink:

@@ -9,7 +9,8 @@ step without a batch puts these manifests in force. Nothing is copied.
 from __future__ import annotations
 
 from anabranch.observe.events import EventLog
-from anabranch.runtime.checkpoint import RETAINED_STEPS, Asked, Checkpoint, Step
+from anabranch.runtime.checkpoint import RETAINED_STEPS, Checkpoint
+from anabranch.runtime.committed import Asked, Step
 from anabranch.runtime.distribution import Distribution, Relocator
 from anabranch.runtime.plans import carry_over
 from anabranch.runtime.report import Report, report_body

@@ -27,8 +27,9 @@ from anabranch.plan.watermark import Thresholds
 from anabranch.runtime.adaptation import ASKED, Adaptation
 from anabranch.runtime.answers import Answers
 from anabranch.runtime.by_hand import ByHand
-from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
+from anabranch.runtime.checkpoint import Checkpoint, check_batch
 from anabranch.runtime.cleaning import CleanedUp, Cleaning
+from anabranch.runtime.committed import Asked, Extra, Step
 from anabranch.runtime.failure import explain_failure
 from anabranch.runtime.inventory import known_operators
 from anabranch.runtime.memory import Memory

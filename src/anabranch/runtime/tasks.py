@@ -136,7 +136,8 @@ class StepTask:
     `results` are the folders for what is written, per outlet. `epoch` is that of the run that asks. `owned` are the
     groups of this processor, per operator. `manifest` is JSON, to travel lightly. `clean_up` says what to clean up, by
     operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result of later rows is
-    older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come.
+    older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come. A step that is
+    made again from its first round on is another `trial`.
     """
 
     state: str
@@ -155,3 +156,4 @@ class StepTask:
     hold: dict[int, GroupSet]
     now: float
     warm: tuple[RunFile, ...] = ()
+    trial: int = 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from anabranch.kernel.operator import Settled
 from anabranch.plan.network import Network
 from anabranch.plan.watermark import Thresholds, below, earlier, ended, frontier, is_answered, thresholds
-from anabranch.runtime.checkpoint import Step
+from anabranch.runtime.committed import Step
 from anabranch.runtime.layout import Layout
 
 

@@ -10,7 +10,6 @@ each file. A process verifies a file once, when it first maps it, unless it wrot
 
 from __future__ import annotations
 
-import mmap
 import os
 import zlib
 from collections.abc import Collection, Iterable, Mapping
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from anabranch.errors import CorruptStateError
 from anabranch.state.groups import GroupSet, group_cuts
 from anabranch.state.hash_index import HashIndex
+from anabranch.state.mapped_file import map_file
 from anabranch.state.store import Json, write_unnamed
 
 HASH = "hash"
@@ -32,6 +32,8 @@ TS = "ts"
 UNUSED_TASKS = 64
 CHECKED_AT_ONCE = 1 << 20
 REMEMBERED_FILES = 100_000
+# A process may have 65,530 mappings, if nobody has changed vm.max_map_count.
+MAPPED_FILES = 32_768
 REMEMBERED_CUTS = 4_000_000
 # How cuts travel, and up to how many groups they do: a few kilobytes per file.
 TOLD = np.dtype("<u4")
@@ -153,7 +155,7 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
     data = memoryview(sink.getvalue())
     path, crc = directory / name, zlib.crc32(data)
     write_unnamed(path, data)
-    _verified[path, crc] = _state_of(path)
+    _remember_verified(path, crc, _state_of(path))
     return RunFile(name, len(segment), data.nbytes, crc, min_ts, max_ts)
 
 
@@ -164,22 +166,28 @@ def map_run(directory: Path, file: RunFile) -> Segment:
     try:
         with open(path, "rb") as handle:
             size = os.fstat(handle.fileno()).st_size
-            if size and size != file.bytes:
+            if not size:
+                raise CorruptStateError(_unusable(path, "empty"))
+            if size != file.bytes:
                 raise CorruptStateError(_unusable(path, f"{size} bytes long instead of {file.bytes}"))
             if _verified.get((path, file.crc)) != state:
-                if size and _checksum(handle) != file.crc:
+                if _checksum(handle) != file.crc:
                     raise CorruptStateError(_unusable(path, "damaged (its checksum does not match)"))
-                _verified.pop((path, file.crc), None)
-                _verified[path, file.crc] = state
-                while len(_verified) > REMEMBERED_FILES:
-                    del _verified[next(iter(_verified))]
-            data = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-    except (FileNotFoundError, ValueError) as error:
-        problem = "missing" if isinstance(error, FileNotFoundError) else "empty"
-        raise CorruptStateError(_unusable(path, problem)) from None
-    batch = pa.ipc.open_file(pa.py_buffer(data)).get_batch(0)
+                _remember_verified(path, file.crc, state)
+            data = map_file(handle.fileno(), size, path)
+    except FileNotFoundError:
+        raise CorruptStateError(_unusable(path, "missing")) from None
+    batch = pa.ipc.open_file(data).get_batch(0)
     span = None if file.min_ts is None or file.max_ts is None else (file.min_ts, file.max_ts)
     return replace(Segment.of(batch), span=span)
+
+
+def _remember_verified(path: Path, crc: int, state: tuple[int, int, int]) -> None:
+    """Remember that a file is sound as it is now; of very many files, the latest."""
+    _verified.pop((path, crc), None)
+    _verified[path, crc] = state
+    while len(_verified) > REMEMBERED_FILES:
+        del _verified[next(iter(_verified))]
 
 
 def _checksum(handle: BinaryIO) -> int:
@@ -211,7 +219,7 @@ class RunCache:
     A file is verified again when it is not the one that was mapped any more: other inode, size or time of change. It is
     dropped when it has been deleted, so that its space is freed; when the processor that asked for it last does not
     list it as active any more; or when none of the last `UNUSED_TASKS` uses of the cache asked for it, since its
-    processor may have moved to another process.
+    processor may have moved to another process. Of more than `MAPPED_FILES` those go that were used least recently.
     """
 
     def __init__(self) -> None:
@@ -238,6 +246,7 @@ class RunCache:
         state = _state_of(os.path.join(directory, file.name))
         entry = self._entries.get((directory, file))
         if entry is None or entry.state != state:
+            self._make_room()
             entry = self._entries[directory, file] = _Mapped(state, map_run(directory, file))
         entry.used, entry.processor = self._tick, processor
         return entry
@@ -258,6 +267,12 @@ class RunCache:
         ]
         for key in stale:
             del self._entries[key]
+
+    def _make_room(self) -> None:
+        """Forget the quarter that was used least recently, if there is no room for one more."""
+        if len(self._entries) >= MAPPED_FILES:
+            for key in sorted(self._entries, key=lambda key: self._entries[key].used)[: max(MAPPED_FILES // 4, 1)]:
+                del self._entries[key]
 
     def close(self) -> None:
         """Unmap everything."""

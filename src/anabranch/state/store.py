@@ -87,6 +87,14 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, with those above it, so that a power cut takes none of the new names back."""
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in missing:
+        sync(folder.parent)
+
+
 def encode_document(body: Json) -> bytes:
     """A JSON document with the checksum of its body's very bytes."""
     text = json.dumps(body, separators=(",", ":"), sort_keys=True).encode()

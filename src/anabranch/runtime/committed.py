@@ -1,0 +1,103 @@
+"""What a checkpoint says of a step: one that was committed, and one without a batch that is to be made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from anabranch.manager.relocation import Relocation
+from anabranch.plan.placement import Placement, as_blocks, from_blocks
+from anabranch.state.groups import GroupSet
+from anabranch.state.spill import CleanUp
+from anabranch.state.store import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """A step without a batch: at the end of the input, or to clean up. `number` counts them; what it cleans up is by
+    operator of a plan."""
+
+    number: int
+    ending: bool
+    clean_up: dict[int, CleanUp]
+    plan: int
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How many processors a program wants, and where it wants each operator."""
+
+    processors: int
+    placements: tuple[Placement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
+
+    State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
+    answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
+    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
+    and `hold` are the groups whose rows wait in it. `moving` are relocations under way. `asked` is what the program
+    wanted at first: as long as it wants the same, what has moved since stays where it is.
+    """
+
+    number: int
+    batch_id: int
+    epoch: int
+    processors: int
+    placements: tuple[Placement, ...]
+    reports: tuple[str, ...]
+    newest: tuple[int | None, ...]
+    totals: dict[str, Any]
+    plan: int
+    settled: tuple[int | None, ...] = ()
+    extra: int = 0
+    clean_up: dict[int, CleanUp] = field(default_factory=dict)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+    moving: tuple[Relocation, ...] = ()
+    asked: Asked = Asked(0, ())
+
+    def to_json(self) -> Json:
+        """As committed."""
+        body = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        return {
+            **body,
+            "placements": [as_blocks(placement) for placement in self.placements],
+            "clean_up": clean_up_to_json(self.clean_up),
+            "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
+            "moving": [relocation.to_json() for relocation in self.moving],
+            "asked": [self.asked.processors, [as_blocks(placement) for placement in self.asked.placements]],
+        }
+
+    @classmethod
+    def from_json(cls, body: Json) -> Step:
+        """The inverse of `to_json`."""
+        return cls(
+            body["number"],
+            body["batch_id"],
+            body["epoch"],
+            body["processors"],
+            tuple(from_blocks(blocks) for blocks in body["placements"]),
+            tuple(body["reports"]),
+            tuple(body["newest"]),
+            body["totals"],
+            body["plan"],
+            tuple(body["settled"]),
+            body["extra"],
+            clean_up_from_json(body["clean_up"]),
+            {int(n): GroupSet.from_text(count, text) for n, (count, text) in body["hold"].items()},
+            tuple(Relocation.from_json(entry) for entry in body["moving"]),
+            Asked(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
+        )
+
+
+def clean_up_to_json(clean_up: Mapping[int, CleanUp]) -> Json:
+    """What to clean up, by operator, as stored."""
+    return {str(operator): cleaning.to_json() for operator, cleaning in clean_up.items()}
+
+
+def clean_up_from_json(body: Json) -> dict[int, CleanUp]:
+    """The inverse of `clean_up_to_json`."""
+    return {int(operator): CleanUp.from_json(cleaning) for operator, cleaning in body.items()}
