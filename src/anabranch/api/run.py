@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 import anabranch
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
+from anabranch.api.spark_query import query_name, start_spark_query
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
 from anabranch.observe.numbers import parse_bytes
@@ -33,7 +33,6 @@ from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
-from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
 
@@ -45,6 +44,7 @@ UNNAMED = "query"
 KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
+GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
 IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
@@ -203,7 +203,7 @@ class Run:
         spilled_by = self._runner.last_number
         while True:
             with self._changing:
-                if self._runner.is_mine:
+                if self._runner.gate.is_mine:
                     raise ConfigError("a function that a batch is given to cannot clean up; use another thread")
                 if not self._spark_query.isActive:
                     raise self.exception() or ConfigError(
@@ -246,14 +246,21 @@ class Run:
         with self._between_batches("changed", "memory cannot be"):
             self._runner.by_hand.give_memory(budget, processor)
 
-    def stop(self) -> None:
+    def stop(self, *, grace: float = GRACE) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
 
-        Once the input has ended, stopping waits until what was waiting for that is answered.
+        A batch under way is finished first, unless that takes more than `grace` seconds: then it is interrupted, and
+        computed again after a restart. Once the input has ended, stopping waits until what was waiting for that is
+        answered. A function that a batch is given to may call it, too; there it returns at once.
         """
+        if self._runner.gate.is_mine:
+            self._runner.gate.close(0)
+            threading.Thread(target=self.stop, kwargs={"grace": grace}, name="anabranch-stop", daemon=True).start()
+            return
         with self._changing:
             if self._spark_query.isActive:
                 self._ends = False
+                self._runner.gate.close(grace)
             self._spark_query.stop()
         self._wait_for_end(60)
 
@@ -314,12 +321,13 @@ class Run:
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
-        self._spark_query = self._start_spark()
+        name = query_name([writer._sink.name for writer in named.values()])
+        self._spark_query = start_spark_query(engine.spark, plan, runner, self._trigger, checkpoint.spark, name)
 
     def _change(self, writers: dict[str, Writer]) -> None:
         """Let the step under way come to its end, and go on with other queries from the next batch on."""
         before, number = self._writers, self._checkpoint.plan_number
-        self._runner.close()
+        self._runner.gate.close()
         if self._runner.failure is not None:
             raise self._runner.failure
         self._is_changing = True
@@ -341,7 +349,7 @@ class Run:
             self._is_changing = False
 
     def _check_may_change(self, what: str, subject: str) -> None:
-        if self._runner.is_mine:
+        if self._runner.gate.is_mine:
             raise ConfigError(f"{subject} {what} by a function that a batch is given to; use another thread")
         if not self._spark_query.isActive:
             raise ConfigError(f"the run has ended, so {subject} {what}; start the engine again")
@@ -371,25 +379,6 @@ class Run:
             raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
         writer._check_partitions()
         target_of(writer, self._engine.spark, "", "")  # refuse wrong options before anything changes
-
-    def _start_spark(self) -> StreamingQuery:
-        runner, spark = self._runner, self._engine.spark
-        writer = self._plan.packed.writeStream.foreachBatch(runner).trigger(**self._trigger)
-        # Not as_uri(): Spark takes %20 for a part of the name.
-        writer = writer.option("checkpointLocation", f"file://{self._checkpoint.spark}")
-        names = [known._sink.name for known in self._writers.values()]
-        if len(names) == 1 and names[0] is not None:
-            writer = writer.queryName(names[0])
-        conf = spark.conf
-        if conf.get(FILE_MANAGER, None) is None:
-            # Spark opens its logs between start() and the first batch; the session is left as it was after that.
-            conf.set(FILE_MANAGER, file_manager(spark))
-            runner.when_started.append(lambda: conf.unset(FILE_MANAGER))
-        try:
-            return writer.start()
-        except BaseException:
-            runner.started()
-            raise
 
     def _no_rows(self) -> DataFrame:
         return no_rows(self._engine.spark, self._plan)

@@ -10,7 +10,6 @@ has a complete report: those that have none are run once more.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ from anabranch.runtime.by_hand import ByHand
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
 from anabranch.runtime.cleaning import CleanedUp, Cleaning
 from anabranch.runtime.failure import explain_failure
+from anabranch.runtime.gate import Gate, StoppedError
 from anabranch.runtime.inventory import known_operators
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import (
@@ -56,10 +56,6 @@ from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-
-
-class ClosedError(Exception):
-    """A batch came to a runner that takes none any more."""
 
 
 class StepRunner:
@@ -99,9 +95,7 @@ class StepRunner:
         self._results = results
         self._tally = Tally(self._sources, layout.processor.operators)
         self.when_started: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
-        self._closed = False
-        self._thread: int | None = None
+        self.gate = Gate()
         self._session_ready = False
         empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
         self._standing = Standing(checkpoint, Asked(settings.processors, layout.placements), empty)
@@ -115,11 +109,8 @@ class StepRunner:
         )
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
-        """Run one batch; what goes wrong is kept for `Run.exception`."""
-        with self._lock:
-            self._thread = threading.get_ident()
-            if self._closed:
-                raise ClosedError("other queries are to be answered from this batch on")
+        """Run one batch; what goes wrong is kept for `Run.exception`, unless it is that Spark's query was stopped."""
+        with self.gate.batch():
             if self._broken is not None:
                 # What failed between two batches may have reached the sink, under the id of this one.
                 raise self._broken
@@ -128,6 +119,8 @@ class StepRunner:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
             except BaseException as error:
+                if self.gate.is_stopped():
+                    raise StoppedError from None
                 self.failure = self._explain_failure(error, packed)
                 raise
 
@@ -138,16 +131,6 @@ class StepRunner:
     @property
     def _manifests(self) -> tuple[Manifest, ...]:
         return self._standing.distribution.manifests
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the thread that asks is the one that makes a step right now."""
-        return self._lock.locked() and self._thread == threading.get_ident()
-
-    def close(self) -> None:
-        """Take no batch any more. Waits for the step that is being made."""
-        with self._lock:
-            self._closed = True
 
     def measured(self) -> Measured | None:
         """What this run has done so far, operator by operator; None before its first step."""
@@ -166,7 +149,7 @@ class StepRunner:
     @property
     def idle(self) -> float:
         """For how many seconds no step has been made."""
-        return 0.0 if self._lock.locked() else self._tally.idle
+        return 0.0 if self.gate.is_busy else self._tally.idle
 
     @property
     def answers_at_the_end(self) -> bool:
@@ -196,7 +179,7 @@ class StepRunner:
         First it is put on record, so that after a crash the same rows are answered under the same id before anything
         else happens. A row that comes later and is older than what was answered is late.
         """
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             self._go_on_with_announced(packed)
             last = self._last
             if last is None or self._checkpoint.has_planned(last.batch_id):
@@ -221,7 +204,7 @@ class StepRunner:
         While batches come, they do it in passing; what is done here is what can be done between two of them. `packed`
         has no rows.
         """
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             last = self._last
             self._wanted = spilled_by if self._owes(spilled_by) else None
             if self._wanted is not None and last is not None and not self._checkpoint.has_planned(last.batch_id):
@@ -232,14 +215,14 @@ class StepRunner:
 
     def go_on(self, packed: DataFrame) -> None:
         """Make the step without a batch that was on record when the last run crashed, if there is one."""
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             self._go_on_with_announced(packed)
 
     @contextmanager
     def _between_batches(self) -> Iterator[None]:
         """While no step is made; refused if a batch has failed: it will be repeated, and must give the same rows."""
-        with self._lock:
-            if self.failure is not None or self._closed:
+        with self.gate.step():
+            if self.failure is not None or self.gate.closed:
                 raise ConfigError(
                     "the run is about to end, so nothing can be changed; start it again"
                 ) from self.failure
@@ -248,7 +231,6 @@ class StepRunner:
     @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:
         """Keep what goes wrong for `Run.exception`."""
-        self._thread = threading.get_ident()
         try:
             if self._broken is not None:
                 raise self._broken
@@ -289,7 +271,7 @@ class StepRunner:
 
     def let_go_on(self, packed: DataFrame) -> bool:
         """If no batch is coming, let rows go on that were held back; whether any still wait. `packed` has no rows."""
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             last = self._last
             if self.holds_back and last is not None and not self._checkpoint.has_planned(last.batch_id):
                 self._extra(packed, ending=False, clean_up={})
@@ -312,7 +294,7 @@ class StepRunner:
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
-        with self._lock:
+        with self.gate.step():
             self.started()
 
     def started(self) -> None:

@@ -1,0 +1,74 @@
+"""The gate before a run's steps: batches pass it until somebody asks the run to change or to stop.
+
+Whoever asks closes the gate and waits for the step under way. A batch that Spark brings after that is kept waiting,
+with nothing done for it, until Spark's query has been stopped; then it is left in the one way that Spark takes for a
+stop. It is not committed, so the next query begins with it. A step that Spark interrupts leaves in the same way.
+
+Spark recognises a stop by the text of a Python error: one of Py4J that names Java's InterruptedException. It looks for
+that with a regular expression that needs stack for every character, so that the true error of an interrupted job, which
+is long, ends in a StackOverflowError. Ours is short.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+POLL_SECONDS = 0.02
+
+
+class StoppedError(Exception):
+    """Leaves a batch whose query was stopped; the text is the one that Spark looks for."""
+
+    def __init__(self) -> None:
+        """Always the same."""
+        super().__init__("py4j.protocol.Py4JJavaError: An error occurred while calling: java.lang.InterruptedException")
+
+
+class Gate:
+    """Lets one step at a time through, batch or not. `is_stopped` says whether Spark's query has been told to stop."""
+
+    def __init__(self) -> None:
+        """Open, for a query that goes on."""
+        self.is_stopped: Callable[[], bool] = lambda: False
+        self.closed = False
+        self._lock = threading.Lock()
+        self._thread: int | None = None
+
+    @contextmanager
+    def step(self) -> Iterator[None]:
+        """Inside, no other step is made."""
+        with self._lock:
+            self._thread = threading.get_ident()
+            yield
+
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Inside, a batch is worked on; with the gate closed, it is held until Spark's query is stopped."""
+        with self.step():
+            if not self.closed:
+                yield
+                return
+        while not self.is_stopped():
+            time.sleep(POLL_SECONDS)
+        raise StoppedError
+
+    def close(self, timeout: float = -1) -> bool:
+        """Let no batch in any more; whether the step under way has come to its end within so many seconds."""
+        self.closed = True
+        ended = self._lock.acquire(timeout=timeout)
+        if ended:
+            self._lock.release()
+        return ended
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a step is being made."""
+        return self._lock.locked()
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether the thread that asks is the one that makes a step right now."""
+        return self._lock.locked() and self._thread == threading.get_ident()
