@@ -93,6 +93,7 @@ def test_queries_are_added_and_removed_while_the_others_go_on(pair: Pair) -> Non
         pair.add(3, 1, 2)
         run.processAllAvailable()
         assert run.queries == ("pairs", "self")
+        assert run.name == run.lastProgress["name"] == "pairs, self"
         assert [event.kind for event in run.events] == ["add", "add", "remove"]
     finally:
         run.stop()

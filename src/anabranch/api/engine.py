@@ -20,7 +20,7 @@ from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
-from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import (
@@ -42,7 +42,7 @@ from anabranch.state.store import local_path
 _TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
 
 
-@dataclass
+@dataclass(repr=False)
 class Engine:
     """Continuous queries over Spark streams, with state in one checkpoint directory.
 
@@ -101,6 +101,13 @@ class Engine:
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
             if isinstance(policy, Spill) and self.memory is None:
                 raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
+
+    def __repr__(self) -> str:
+        """One line: streams, processors, memory and where the state is."""
+        memory = f", {format_bytes(self.memory)} each" if isinstance(self.memory, int) else ""
+        streams = ", ".join(self._streams) or "no streams yet"
+        where = repr(os.fspath(self.checkpoint))
+        return f"<Engine over {streams}: {self.processors} processors{memory}, checkpoint {where}>"
 
     def register(
         self,

@@ -20,7 +20,7 @@ from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
 from anabranch.api.spark_query import query_name, start_spark_query
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.observe.events import Event, EventLog
+from anabranch.observe.events import Event, EventLog, log_end, log_start
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
@@ -70,6 +70,12 @@ class Run:
         self._left_open = False
         self._is_changing = False
 
+    def __repr__(self) -> str:
+        """One line: what is answered, how far it is, and where its state is."""
+        how = "active" if self.isActive else "ended" if self.exception() is None else "failed"
+        queries = ", ".join(map(repr, self._writers))
+        return f"<Run of {queries}: {how}, step {self._runner.last_number}, checkpoint {str(self._checkpoint.path)!r}>"
+
     @property
     def id(self) -> str:
         """The id of the query, the same after a restart."""
@@ -82,7 +88,7 @@ class Run:
 
     @property
     def name(self) -> str | None:
-        """The name given with `queryName`."""
+        """The name given with `queryName`; those of several queries are joined by commas."""
         return self._spark_query.name
 
     @property
@@ -399,6 +405,7 @@ class Run:
             finally:
                 self._checkpoint.release()
                 self._ended.set()
+                log_end(self._checkpoint.path, self._runner.last_number, self.exception())
 
     def _keep_going(self) -> None:
         """While the run goes on: rows that were held back do not wait for a batch that may never come."""
@@ -458,6 +465,7 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         if resumed is not None:
             run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         run._launch(named)
+        log_start(run.queries, run._runner.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()
         raise

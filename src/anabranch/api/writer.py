@@ -27,6 +27,11 @@ class Writer:
         self._trigger: dict[str, Any] | None = None
         self._checkpoint: str | os.PathLike[str] = query._engine.checkpoint
 
+    def __repr__(self) -> str:
+        """One line, without options: they may hold passwords."""
+        sink = "foreachBatch" if self._sink.function is not None else self._sink.format
+        return f"<Writer of {self._query!r} to {sink}>"
+
     def format(self, source: str) -> Writer:
         """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
         self._sink = replace(self._sink, format=source.lower() if source.lower() in OWN_FORMATS else source)
