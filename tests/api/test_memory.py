@@ -318,3 +318,37 @@ def test_a_policy_that_decides_on_what_is_not_there_is_named(spark: SparkSession
     run = engine(spark, rig, policies=[Wrong()]).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
     with pytest.raises(ConfigError, match="Wrong.*which is not there"):
         run.awaitTermination()
+
+
+def test_a_budget_that_groups_fill_by_themselves_is_told_and_leaves_the_join_its_share(
+    spark: SparkSession, rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """emit="batch" cannot be spilled: it once had every group of the join pushed after every batch."""
+    text = "SELECT A.k, count(*) AS n FROM A [RANGE 1 HOUR], B [RANGE 1 HOUR] WHERE A.k = B.k GROUP BY A.k"
+    made = engine(spark, rig)
+    writer = made.sql(text, emit="batch").writeStream
+    run = writer.trigger(processingTime="100 milliseconds").start(rig.output)
+    try:
+        run.processAllAvailable()
+        assert [event.kind for event in run.events] == []
+        before = run.lastProgress["anabranch"]["processors"]
+        fixed = max(entry["unspillableBytes"] for entry in before)
+        budget = fixed + 1
+        assert all(entry["activeBytes"] - entry["unspillableBytes"] > budget / 2 for entry in before)
+        run.set_memory(budget)
+        rig.add(2)
+        run.processAllAvailable()
+        entries = run.lastProgress["anabranch"]["processors"]
+        for entry in entries:
+            assert 0 < entry["activeBytes"] - entry["unspillableBytes"] <= budget / 2
+        assert {entry["owedResultsAre"] for entry in entries if entry["owingGroups"]} == {"at most"}
+        assert sum(entry["owedResults"] for entry in entries) > 0
+        told = [event for event in run.events if event.kind == "memory"]
+        assert {event.details["processor"] for event in told} == {0, 1}
+        assert "cannot be pushed to disk (groups of A, B)" in told[0].reason
+        assert "would hold all its state as it is now" in told[0].reason
+        assert "spill" in [event.kind for event in run.events], "a budget given to a run that had none is kept to"
+        run.explain()
+        assert "cannot be pushed to disk: groups of A, B" in capsys.readouterr().out
+    finally:
+        run.stop()

@@ -52,7 +52,8 @@ class Engine:
         processors: how many query processors share the state; by default Spark's default parallelism. A run may be
             resumed with another number.
         memory: budget for the active state of one processor, such as "200m". What does not fit is pushed to disk, and
-            the results that this postpones are delivered later.
+            the results that this postpones are delivered later. Groups with `emit="batch"` and operators of your own
+            cannot be pushed; the rest keeps at least half of the budget, and an event says so if it is too small.
         groups: partition groups, a power of two; fixed for the life of a checkpoint.
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
@@ -61,8 +62,8 @@ class Engine:
             The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
-        policies: what decides how the running query is adapted; with `memory` set, `[ab.Spill()]` by default. Each run
-            works with a copy of its own.
+        policies: what decides how the running query is adapted; by default `[ab.Spill()]`, which has something to do
+            once there is a budget (`memory`, or `run.set_memory`). Each run works with a copy of its own.
     """
 
     spark: SparkSession
@@ -92,14 +93,16 @@ class Engine:
             raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
+        given = self.policies
         if self.policies is None:
-            self.policies = () if self.memory is None else (Spill(),)
+            # Without a budget it has nothing to do, until `run.set_memory` gives one.
+            self.policies = (Spill(),)
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
             raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
-            if isinstance(policy, Spill) and self.memory is None:
+            if given is not None and isinstance(policy, Spill) and self.memory is None:
                 raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
 
     def __repr__(self) -> str:

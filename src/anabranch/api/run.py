@@ -283,8 +283,9 @@ class Run:
         """Print the plan, with what was measured so far since it is this one, and the state per processor."""
         print(self._picture())
         if self._results:
-            for report in self._results[-1].reports:
-                print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
+            last = self._results[-1]
+            for report, use in zip(last.reports, last.memory, strict=True):
+                print(f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}")
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""

@@ -171,7 +171,7 @@ class StepRunner:
     def owing_groups(self) -> int:
         """How many partition groups owe results, all processors and operators together."""
         settled = self._last.settled if self._last else ()
-        return sum(groups for groups, _ in self._cleaning.debts(self._manifests, settled))
+        return sum(use.owing_groups for use in self._cleaning.memory_uses(self._manifests, settled))
 
     def end(self, packed: DataFrame) -> None:
         """Take the input for ended: deliver what is owed, and answer all rows that wait. `packed` has no rows.
@@ -398,7 +398,7 @@ class StepRunner:
         settled = self._now.limits.settled
         since = self._times.since(seen, settled, self._cleaning.behind(manifests))
         found_now = replace(self._standing.distribution, manifests=tuple(manifests))
-        adapted = self._adaptation.adapt(number, found_now, since, reports)
+        adapted = self._adaptation.adapt(number, found_now, since, reports, self._todo.clean_up)
         after = adapted.distribution
         for p in adapted.changed:
             reports[p].look_at(after.manifests[p])
@@ -436,11 +436,12 @@ class StepRunner:
         self._cleaning.tell_cleaned_up(done, reports, before)
         told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
-        debts = tuple(self._cleaning.debts(self._manifests, settled))
+        memory = self._cleaning.memory_uses(self._manifests, settled)
+        self._adaptation.tell_shortage(memory, adapted)
         groups = tuple(self._adaptation.groups(manifest) for manifest in self._manifests)
         if self._results:
             self._results.append(self._results.pop().without_groups())
-        seconds, tells = time.perf_counter() - started, (step.newest, step.totals, debts, groups)
+        seconds, tells = time.perf_counter() - started, (step.newest, step.totals, memory, groups)
         self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, *tells, seconds))
         if extra is not None and extra.ending:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
