@@ -283,8 +283,9 @@ def test_streams_with_state_of_their_own_in_spark_can_be_cleaned_up(spark: Spark
         run.stop()
 
 
+@pytest.mark.parametrize("removed", [False, True])
 def test_a_run_with_a_query_that_was_just_added_is_cleaned_up_from_the_command_line(
-    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch, removed: bool
 ) -> None:
     made = engine(spark, rig, memory=MEMORY)
     writer = made.sql(UNBOUNDED).writeStream.queryName("first").option("path", str(rig.output / "1"))
@@ -296,6 +297,8 @@ def test_a_run_with_a_query_that_was_just_added_is_cleaned_up_from_the_command_l
         .option("path", str(rig.output / "2"))
     )
     run.stop()
+    if removed:
+        assert CliRunner().invoke(app, ["remove", str(rig.checkpoint), "second"]).exit_code == 0
     shown = _with_this_session(spark, monkeypatch, ["clean-up", str(rig.checkpoint)])
     assert shown.exit_code == 0, shown.output
     assert_same_rows(written(rig.output / "1"), everything(rig))

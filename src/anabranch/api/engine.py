@@ -36,6 +36,7 @@ from anabranch.plan.placement import (
 from anabranch.runtime.derive import Sources
 from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan, prepare
+from anabranch.runtime.removal import REFUSE
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
@@ -204,6 +205,8 @@ class Engine:
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """A continuous query in CQL; refused at once if it cannot be run as it is.
 
+        **GROUP BY answers a row per tuple, not a row per window**: windows slide with every tuple.
+
         Args:
             text: the query.
             joins: the shape of its joins. With "auto" and "multiway" streams that share a key are joined at once. A
@@ -218,11 +221,16 @@ class Engine:
         asked = {"text": text, "joins": joins, "emit": emit}
         return Query(self, parse_query(text, self._streams, joins, emit), asked)
 
-    def start(self, writers: Sequence[Writer]) -> Run:
+    def start(self, writers: Sequence[Writer], *, missing: str = REFUSE) -> Run:
         """Answer several queries together, each with a sink of its own.
 
         What they have in common is computed once. They begin at the same row; with `run.add` and `run.remove` there may
         be more of them later, or fewer. Each needs a name if there is to be more than one: `queryName("...")`.
+
+        Args:
+            writers: `query.writeStream...`, one for each query.
+            missing: what becomes of queries that the checkpoint answers, such as one that was added to a run, and that
+                are not among these: "refuse" to start without them, or "remove" them, as `run.remove` does.
 
         >>> run = engine.start([q1.writeStream.queryName("a").option("path", "a"), q2.writeStream.queryName("b")...])
         """
@@ -232,7 +240,7 @@ class Engine:
                 raise ConfigError(f"start() takes writers, query.writeStream..., not {type(writer).__name__}")
             if writer._query._engine is not self:
                 raise ConfigError("start() takes writers of this engine's own queries")
-        return start_run(self, writers)
+        return start_run(self, writers, missing)
 
     @property
     def streams(self) -> dict[str, StreamSchema]:

@@ -32,6 +32,7 @@ from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.removal import REMOVE, check_missing, missing_queries
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
@@ -438,8 +439,9 @@ def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     return empty_frame(session, plan.packed.schema)
 
 
-def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
+def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
+    check_missing(missing)
     if not writers:
         raise ConfigError("there is no query to start")
     triggers = [writer._trigger for writer in writers if writer._trigger is not None]
@@ -465,7 +467,10 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         resumed = checkpoint.last_step()
         if resumed is not None:
             run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
-        run._launch(named)
+        removed = missing_queries(checkpoint, named) if missing == REMOVE else []
+        run._launch(named, removed)
+        for name in removed:
+            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
         log_start(run.queries, run._runner.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()

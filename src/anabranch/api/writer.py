@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 
 from anabranch.api.run import Run, start_run
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.runtime.removal import REFUSE
 from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
 
 if TYPE_CHECKING:
@@ -88,11 +89,14 @@ class Writer:
         self._trigger = {"availableNow": True} if availableNow else {"processingTime": processingTime}
         return self
 
-    def start(self, path: str | os.PathLike[str] | None = None) -> Run:
-        """Begin. Everything that can be refused is refused here, before any data is read."""
+    def start(self, path: str | os.PathLike[str] | None = None, *, missing: str = REFUSE) -> Run:
+        """Begin. Everything that can be refused is refused here, before any data is read.
+
+        `missing` says what becomes of other queries that the checkpoint answers: as of `Engine.start`.
+        """
         if path is not None:
             self.option("path", os.fspath(path))
-        return start_run(self._query._engine, [self])
+        return start_run(self._query._engine, [self], missing)
 
     def _check_partitions(self) -> None:
         names, chosen = self._query.schema.names, self._sink.partition_by
