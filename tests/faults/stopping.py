@@ -5,6 +5,8 @@ What it, its JVM and its workers write to stderr is what somebody sees who asked
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import time
@@ -44,7 +46,7 @@ class SlowSink:
 
 
 def main(folder: Path) -> None:
-    """Add, remove and stop in the middle of batches; stop one that takes too long, one by way of Spark, one in itself.
+    """Add, remove and stop in the middle of batches; stop one that takes too long, and others otherwise.
 
     Each part says in a line how many batches it has finished.
     """
@@ -89,6 +91,16 @@ def main(folder: Path) -> None:
     run.awaitTermination()
     assert run.exception() is None
     print("stopped by Spark after", len(endless.batches))
+
+    endless = SlowSink(600_000)
+    run = engine("ctrl-c").sql(TEXT).writeStream.foreachBatch(endless).start()
+    threading.Thread(target=lambda: (endless.wait_until_inside(), os.kill(os.getpid(), signal.SIGINT))).start()
+    try:
+        run.awaitTermination()
+    except KeyboardInterrupt:
+        run.stop()
+    assert run.exception() is None
+    print("stopped by Ctrl-C after", len(endless.batches))
 
     counted: list[int] = []
 

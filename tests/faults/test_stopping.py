@@ -28,5 +28,6 @@ def test_nothing_that_was_asked_for_is_logged_as_an_error(tmp_path: Path) -> Non
         "stopped after 3",
         "interrupted after 0",
         "stopped by Spark after 0",
+        "stopped by Ctrl-C after 0",
         "stopped by itself after 2",
     ]

@@ -47,3 +47,24 @@ def test_who_closes_the_gate_waits_for_the_step_under_way_but_not_for_ever() -> 
     done.set()
     assert gate.close(10)
     step.join()
+
+
+class SpeechlessError(Exception):
+    """As an error of Py4J whose JVM is gone."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no JVM")
+
+
+@pytest.mark.parametrize(
+    ("error", "cancelled"),
+    [
+        (RuntimeError("Job 5 cancelled as part of cancellation of all jobs"), True),
+        (RuntimeError("Job 5 failed"), False),
+        (SpeechlessError(), False),
+    ],
+)
+def test_after_all_jobs_were_cancelled_no_batch_follows(error: Exception, cancelled: bool) -> None:
+    gate = Gate()
+    assert gate.fails_by_cancellation(error) is cancelled
+    assert gate.closed is cancelled

@@ -7,6 +7,9 @@ stop. It is not committed, so the next query begins with it. A step that Spark i
 Spark recognises a stop by the text of a Python error: one of Py4J that names Java's InterruptedException. It looks for
 that with a regular expression that needs stack for every character, so that the true error of an interrupted job, which
 is long, ends in a StackOverflowError. Ours is short.
+
+Ctrl-C in a program cancels all jobs of Spark (PySpark's handler does that) before the program hears of it. So a step
+that fails by that waits for a while whether the run is stopped.
 """
 
 from __future__ import annotations
@@ -17,6 +20,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 POLL_SECONDS = 0.02
+# How long a step that failed because all jobs were cancelled waits for somebody to stop the run.
+CANCELLED_SECONDS = 5.0
+ALL_CANCELLED = "cancelled as part of cancellation of all jobs"
 
 
 class StoppedError(Exception):
@@ -25,6 +31,15 @@ class StoppedError(Exception):
     def __init__(self) -> None:
         """Always the same."""
         super().__init__("py4j.protocol.Py4JJavaError: An error occurred while calling: java.lang.InterruptedException")
+
+
+class CancelledError(Exception):
+    """A step failed because its jobs were cancelled; `cause` is Spark's own error."""
+
+    def __init__(self, cause: BaseException) -> None:
+        """Wrap the error that the step failed by."""
+        super().__init__("the jobs of a step were cancelled")
+        self.cause = cause
 
 
 class Gate:
@@ -55,6 +70,19 @@ class Gate:
             time.sleep(POLL_SECONDS)
         raise StoppedError
 
+    def fails_by_cancellation(self, error: BaseException) -> bool:
+        """Whether a step failed because Spark's query was stopped, or all jobs cancelled; then no batch may follow."""
+        cancelled = self.is_stopped() or ALL_CANCELLED in _text(error)
+        self.closed = self.closed or cancelled
+        return cancelled
+
+    def is_stopped_soon(self) -> bool:
+        """Wait for a while until Spark's query is stopped; whether it is. Not to be called inside a step."""
+        until = time.monotonic() + CANCELLED_SECONDS
+        while not self.is_stopped() and time.monotonic() < until:
+            time.sleep(POLL_SECONDS)
+        return self.is_stopped()
+
     def close(self, timeout: float = -1) -> bool:
         """Let no batch in any more; whether the step under way has come to its end within so many seconds."""
         self.closed = True
@@ -72,3 +100,11 @@ class Gate:
     def is_mine(self) -> bool:
         """Whether the thread that asks is the one that makes a step right now."""
         return self._lock.locked() and self._thread == threading.get_ident()
+
+
+def _text(error: BaseException) -> str:
+    """The error's text; Py4J's errors ask the JVM for it, which may be gone."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -30,7 +30,7 @@ from anabranch.runtime.by_hand import ByHand
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Extra, Step, check_batch
 from anabranch.runtime.cleaning import CleanedUp, Cleaning
 from anabranch.runtime.failure import explain_failure
-from anabranch.runtime.gate import Gate, StoppedError
+from anabranch.runtime.gate import CancelledError, Gate, StoppedError
 from anabranch.runtime.inventory import known_operators
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import (
@@ -109,7 +109,16 @@ class StepRunner:
         )
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
-        """Run one batch; what goes wrong is kept for `Run.exception`, unless it is that Spark's query was stopped."""
+        """Run one batch; what goes wrong is kept for `Run.exception`, unless it is that the run was stopped."""
+        try:
+            self._batch(packed, batch_id)
+        except CancelledError as error:
+            if self.gate.is_stopped_soon():
+                raise StoppedError from None
+            self.failure = error.cause
+            raise error.cause from None
+
+    def _batch(self, packed: DataFrame, batch_id: int) -> None:
         with self.gate.batch():
             if self._broken is not None:
                 # What failed between two batches may have reached the sink, under the id of this one.
@@ -119,8 +128,8 @@ class StepRunner:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
             except BaseException as error:
-                if self.gate.is_stopped():
-                    raise StoppedError from None
+                if self.gate.fails_by_cancellation(error):
+                    raise CancelledError(error) from None
                 self.failure = self._explain_failure(error, packed)
                 raise
 
