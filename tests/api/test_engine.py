@@ -236,3 +236,11 @@ def test_the_plan_is_explained(engine: ab.Engine, capsys: pytest.CaptureFixture[
         "256 partition groups on 2 processor(s), exchanged by key hash in 1 round",
     ]
     assert query.schema.simpleString() == "struct<v:string,w:string>"
+
+
+def test_what_is_at_hand_says_in_a_line_what_it_is(engine: ab.Engine, tmp_path: Path) -> None:
+    query = engine.sql("SELECT A.k, A.v, B.v AS w  FROM A,\n B WHERE A.k = B.k")
+    assert repr(engine) == f"<Engine over A, B: 2 processors, checkpoint '{tmp_path}/checkpoint'>"
+    assert repr(query) == "<Query 'SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k': k, v, w>"
+    writer = query.writeStream.format("jdbc").option("password", "s3cret")
+    assert repr(writer) == f"<Writer of {query!r} to jdbc>"

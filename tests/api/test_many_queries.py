@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typer.testing import CliRunner
 
 import anabranch as ab
 from anabranch.api.writer import Writer
+from anabranch.cli.main import app
 from anabranch.errors import ConfigError, ResumeMismatchError
 from tests.api.conftest import QUERY, Pair
 from tests.oracle.feed import written
@@ -36,9 +38,10 @@ def writer(engine: ab.Engine, directory: Path, name: str) -> Writer:
     return engine.sql(TEXTS[name]).writeStream.queryName(name).option("path", str(directory / name))
 
 
-def run_to_end(pair: Pair, *names: str) -> ab.Run:
+def run_to_end(pair: Pair, *names: str, **options: str) -> ab.Run:
     engine = pair.engine()
-    run = engine.start([writer(engine, pair.directory, name).trigger(availableNow=True) for name in names])
+    writers = [writer(engine, pair.directory, name).trigger(availableNow=True) for name in names]
+    run = engine.start(writers, **options)
     run.awaitTermination()
     return run
 
@@ -93,6 +96,7 @@ def test_queries_are_added_and_removed_while_the_others_go_on(pair: Pair) -> Non
         pair.add(3, 1, 2)
         run.processAllAvailable()
         assert run.queries == ("pairs", "self")
+        assert run.name == run.lastProgress["name"] == "pairs, self"
         assert [event.kind for event in run.events] == ["add", "add", "remove"]
     finally:
         run.stop()
@@ -103,11 +107,43 @@ def test_queries_are_added_and_removed_while_the_others_go_on(pair: Pair) -> Non
     assert len(run.recentProgress) >= 5
 
     pair.add(1, 2, 3)
-    with pytest.raises(ResumeMismatchError, match="it also answers the query 'self', which is not started"):
+    told = r"it also answers the query 'self', which is not started. .* missing='remove'.* anabranch remove .*"
+    with pytest.raises(ResumeMismatchError, match=told):
         run_to_end(pair, "pairs")
     run_to_end(pair, "self", "pairs")
     assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
     assert_same_rows(written(pair.directory / "self"), expected(pair, "self", 3))
+
+
+def test_the_same_program_goes_on_without_queries_that_were_added_to_its_run(pair: Pair) -> None:
+    """Removed from the command line, or by the program itself, which says what becomes of those that it lacks."""
+    run_to_end(pair, "pairs", "swapped", "self")
+    checkpoint = pair.directory / "checkpoint"
+    refused = CliRunner().invoke(app, ["remove", str(checkpoint), "swaped"])
+    assert refused.exit_code == 2
+    assert "answers no query 'swaped'; did you mean 'swapped'?" in refused.stderr
+    shown = CliRunner().invoke(app, ["remove", str(checkpoint), "swapped"])
+    assert shown.exit_code == 0, shown.output
+    assert shown.stdout == "'swapped' is answered no longer; what is left: 'pairs', 'self'\n"
+    pair.add(1, 2, 3)
+    with pytest.raises(ConfigError, match="missing is what becomes of queries that are not started, not 'drop'"):
+        run_to_end(pair, "pairs", missing="drop")
+    with pytest.raises(ResumeMismatchError, match="none of the queries that it answers is started"):
+        run_to_end(pair, "swapped", missing="remove")
+    run = run_to_end(pair, "pairs", missing="remove")
+    assert run.queries == ("pairs",)
+    assert [(event.kind, event.details.get("query")) for event in run.events][1:] == [("remove", "self")]
+    assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
+    assert_same_rows(written(pair.directory / "swapped"), expected(pair, "swapped", 0, 2))
+    assert_same_rows(written(pair.directory / "self"), expected(pair, "self", 0, 2))
+    only = CliRunner().invoke(app, ["remove", str(checkpoint), "pairs"])
+    assert "is the only query that" in only.stderr
+    # A query that was removed begins anew.
+    pair.add(3, 1, 1)
+    run_to_end(pair, "pairs", "self")
+    assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
+    anew = pa.concat_tables([expected(pair, "self", 0, 2), expected(pair, "self", 3)])
+    assert_same_rows(written(pair.directory / "self"), anew)
 
 
 def test_a_query_that_comes_back_begins_anew_whatever_happens_before_the_next_batch(pair: Pair) -> None:

@@ -283,8 +283,9 @@ def test_streams_with_state_of_their_own_in_spark_can_be_cleaned_up(spark: Spark
         run.stop()
 
 
+@pytest.mark.parametrize("removed", [False, True])
 def test_a_run_with_a_query_that_was_just_added_is_cleaned_up_from_the_command_line(
-    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, rig: Rig, monkeypatch: pytest.MonkeyPatch, removed: bool
 ) -> None:
     made = engine(spark, rig, memory=MEMORY)
     writer = made.sql(UNBOUNDED).writeStream.queryName("first").option("path", str(rig.output / "1"))
@@ -296,6 +297,8 @@ def test_a_run_with_a_query_that_was_just_added_is_cleaned_up_from_the_command_l
         .option("path", str(rig.output / "2"))
     )
     run.stop()
+    if removed:
+        assert CliRunner().invoke(app, ["remove", str(rig.checkpoint), "second"]).exit_code == 0
     shown = _with_this_session(spark, monkeypatch, ["clean-up", str(rig.checkpoint)])
     assert shown.exit_code == 0, shown.output
     assert_same_rows(written(rig.output / "1"), everything(rig))
@@ -318,3 +321,37 @@ def test_a_policy_that_decides_on_what_is_not_there_is_named(spark: SparkSession
     run = engine(spark, rig, policies=[Wrong()]).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
     with pytest.raises(ConfigError, match="Wrong.*which is not there"):
         run.awaitTermination()
+
+
+def test_a_budget_that_groups_fill_by_themselves_is_told_and_leaves_the_join_its_share(
+    spark: SparkSession, rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """emit="batch" cannot be spilled: it once had every group of the join pushed after every batch."""
+    text = "SELECT A.k, count(*) AS n FROM A [RANGE 1 HOUR], B [RANGE 1 HOUR] WHERE A.k = B.k GROUP BY A.k"
+    made = engine(spark, rig)
+    writer = made.sql(text, emit="batch").writeStream
+    run = writer.trigger(processingTime="100 milliseconds").start(rig.output)
+    try:
+        run.processAllAvailable()
+        assert [event.kind for event in run.events] == []
+        before = run.lastProgress["anabranch"]["processors"]
+        fixed = max(entry["unspillableBytes"] for entry in before)
+        budget = fixed + 1
+        assert all(entry["activeBytes"] - entry["unspillableBytes"] > budget / 2 for entry in before)
+        run.set_memory(budget)
+        rig.add(2)
+        run.processAllAvailable()
+        entries = run.lastProgress["anabranch"]["processors"]
+        for entry in entries:
+            assert 0 < entry["activeBytes"] - entry["unspillableBytes"] <= budget / 2
+        assert {entry["owedResultsAre"] for entry in entries if entry["owingGroups"]} == {"at most"}
+        assert sum(entry["owedResults"] for entry in entries) > 0
+        told = [event for event in run.events if event.kind == "memory"]
+        assert {event.details["processor"] for event in told} == {0, 1}
+        assert "cannot be pushed to disk (groups of A, B)" in told[0].reason
+        assert "would hold all its state as it is now" in told[0].reason
+        assert "spill" in [event.kind for event in run.events], "a budget given to a run that had none is kept to"
+        run.explain()
+        assert "cannot be pushed to disk: groups of A, B" in capsys.readouterr().out
+    finally:
+        run.stop()

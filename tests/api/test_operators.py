@@ -84,6 +84,9 @@ def test_sessions_are_those_of_duckdb_also_in_several_runs(
     assert_same_rows(written(tmp_path / "out"), expected(clicks))
     assert run.lastProgress is not None
     assert run.lastProgress["anabranch"]["totals"]["late"] == [0]
+    states = [entry for progress in run.recentProgress for entry in progress["anabranch"]["processors"]]
+    assert any(entry["activeBytes"] for entry in states)
+    assert all(entry["unspillableBytes"] >= entry["activeBytes"] for entry in states), "none of it can be spilled"
     with pytest.raises(ResumeMismatchError, match=r"operator, is was 'Sessions\(gap=30000000\)' and is now"):
         run_to_end(engine(spark, clicks, sessions(GAP + 1)).sql(TEXT), tmp_path / "out")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,8 +26,15 @@ def stopped() -> Iterator[ExitStack]:
         yield stack
 
 
-def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFixture[str], stopped: ExitStack) -> None:
+def test_a_run_that_goes_on(
+    pair: Pair,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+    stopped: ExitStack,
+) -> None:
     """processingTime: input that arrives later is processed, a second run is refused meanwhile, stop ends it."""
+    caplog.set_level(logging.INFO, logger="anabranch")
     engine = pair.engine(memory=1, policies=[])
     writer = engine.sql("SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND A.v <> B.v").writeStream
     run = writer.queryName("steady").trigger(processingTime="100 milliseconds").start(tmp_path / "out")
@@ -68,8 +76,14 @@ def test_a_run_that_goes_on(pair: Pair, tmp_path: Path, capsys: pytest.CaptureFi
     assert "BinaryJoin on A.`k`=B.`k`" in shown
     assert "rows of active state" in shown
 
+    assert repr(run).startswith("<Run of 'steady': active, step ")
     run.stop()
     assert not run.isActive
+    assert f"ended, step {ours['step']}, checkpoint '{tmp_path}/checkpoint'>" in repr(run)
+    logged = [record.getMessage() for record in caplog.records if record.name == "anabranch"]
+    assert logged[0] == f"start: steady on 2 processors, checkpoint {tmp_path}/checkpoint"
+    assert logged[-1] == f"stop: after step {ours['step']}, checkpoint {tmp_path}/checkpoint"
+    assert {record.levelname for record in caplog.records if "more than its budget" in record.message} == {"WARNING"}
     assert run.exception() is None
     assert run.awaitTermination(10) is True
     assert_nothing_left(tmp_path)

@@ -23,7 +23,16 @@ run = CliRunner().invoke
 
 @pytest.mark.parametrize(
     "command",
-    [["demo"], ["run"], ["inspect"], ["bench"], ["bench", "flat"], ["bench", "relocation"], ["bench", "flux-06"]],
+    [
+        ["demo"],
+        ["run"],
+        ["inspect"],
+        ["remove"],
+        ["bench"],
+        ["bench", "flat"],
+        ["bench", "relocation"],
+        ["bench", "flux-06"],
+    ],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
     shown = run(app, [*command, "--help"])

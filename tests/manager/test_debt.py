@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from anabranch.manager.debt import estimate_owed
+from anabranch.manager.debt import estimate_owed, waiting_rows
+from anabranch.state.generation import Generation
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import OperatorState
+from anabranch.state.run import RunFile
+from anabranch.state.spine import Slice
+from anabranch.state.statistics import Statistics
 
 
 def vectors(*values: list[float]) -> list:
@@ -32,3 +38,13 @@ def test_the_estimate_is_about_right_for_keys_at_random(inputs: int) -> None:
     together = joined([np.concatenate([lot[i] for lot in lots]) for i in range(inputs)])
     estimate = estimate_owed(vectors(*([3_000.0 * inputs] for _ in lots)), vectors(*([one] for one in alone)), inputs)
     assert estimate == pytest.approx(together - sum(alone), rel=0.1)
+
+
+def test_a_grouping_owes_at_most_an_answer_for_every_row_of_the_groups_that_owe() -> None:
+    pieces = (Slice(RunFile("spilled", 30, 3_000, 0, None, None), 0, 30),)
+    generation = Generation(1, GroupSet.of(4, [0, 1]), None, (pieces,), (1_000, 2_000), (0, 0))
+    known = np.array([1], dtype=np.int64)
+    active = Statistics(known, 500 * known, known, np.ones(1), np.ones(1), known)
+    state = OperatorState(generations=(generation,), statistics=active)
+    assert waiting_rows(state, 4, GroupSet.of(4, [0])) == 10
+    assert waiting_rows(state, 4, GroupSet.of(4, [1])) == 25

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import AnabranchError
 from anabranch.manager.actions import RelocateGroups
-from anabranch.manager.relocation import Message, Relocation
+from anabranch.manager.relocation import MOST_TURNS, Message, Relocation
 from tests.oracle.profiles import examples
 
 MOVE = RelocateGroups(family=0, groups=(3, 4), sender=1, receiver=2, bytes=2_500, reason="of a test")
@@ -58,7 +58,7 @@ def test_rows_are_held_back_from_the_deactivation_to_the_reactivation() -> None:
     assert [said(*order[:n]).holds_back for n in range(9)] == [False] * 4 + [True] * 4 + [False]
 
 
-@pytest.mark.parametrize(("pace", "steps"), [(None, 0), (2_500, 1), (1_000, 3), (1, 2_500), (10_000, 1)])
+@pytest.mark.parametrize(("pace", "steps"), [(None, 0), (2_500, 1), (1_000, 3), (1, MOST_TURNS), (10_000, 1)])
 def test_a_pace_says_for_how_many_steps_the_receiver_reads_ahead(pace: int | None, steps: int) -> None:
     move = RelocateGroups(0, (1,), 0, 1, 2_500, "of a test", pace)
     relocation = Relocation.begin(move, 1.0, 2.0).deactivate(3.0)

@@ -10,8 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.manager.actions import SpillGroups
+from anabranch.manager.policies.active_disk import ActiveDisk
+from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import ORDERS, Spill
 from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
 from tests.oracle.profiles import examples
 
@@ -119,3 +122,30 @@ def test_chance_is_the_same_for_the_same_step_and_another_for_the_next() -> None
     assert first == pushed(policy, seen)
     assert first != pushed(policy, replace(seen, step=8))
     assert first != pushed(Spill(push=0.2, order="random", seed=1), seen)
+
+
+def mixed(fixed: list[int], movable: list[int], memory: int, returned: list[int] | None = None) -> Snapshot:
+    """A processor with an operator that cannot be spilled, and one that can; some groups of it have just returned."""
+    back = None if returned is None else GroupSet.of(len(movable), returned)
+    seen = (OperatorSeen(0, statistics(fixed), spillable=False), OperatorSeen(1, statistics(movable), returned=back))
+    return Snapshot(7, NOW, (ProcessorSeen(0, sum(fixed) + sum(movable), seen, memory),))
+
+
+def test_state_that_cannot_be_pushed_does_not_have_all_other_state_pushed() -> None:
+    assert pushed(Spill(), mixed([500], [10, 10, 10], memory=100)) == [], "what can be pushed keeps half of the memory"
+    assert pushed(Spill(push=0.1), mixed([500], [10] * 6, memory=100)) == [(1, 0), (1, 1)]
+    assert pushed(Spill(push=0.1), mixed([40], [10] * 6, memory=100)) == [], "all fits"
+
+
+def test_the_share_that_is_pushed_is_one_of_what_can_be_pushed() -> None:
+    assert len(pushed(Spill(push=0.3), mixed([1_000], [10] * 10, memory=190))) == 3
+
+
+def test_a_group_that_has_just_come_back_is_pushed_only_if_there_is_no_other() -> None:
+    assert pushed(Spill(push=0.9), mixed([0], [40, 40, 40], memory=100, returned=[0, 2])) == [(1, 1)]
+    assert len(pushed(Spill(push=0.9), mixed([0], [40, 40, 40], memory=100, returned=[0, 1, 2]))) == 3
+
+
+@pytest.mark.parametrize("policy", [LazyDisk(), ActiveDisk()])
+def test_the_disks_spare_what_spill_spares(policy: LazyDisk | ActiveDisk) -> None:
+    assert list(policy.decide(mixed([500], [10, 10, 10], memory=100))) == []

@@ -20,7 +20,7 @@ from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
-from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import (
@@ -36,13 +36,14 @@ from anabranch.plan.placement import (
 from anabranch.runtime.derive import Sources
 from anabranch.runtime.outcome import StepSettings
 from anabranch.runtime.prepare import Plan, prepare
+from anabranch.runtime.removal import REFUSE
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
 _TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
 
 
-@dataclass
+@dataclass(repr=False)
 class Engine:
     """Continuous queries over Spark streams, with state in one checkpoint directory.
 
@@ -52,7 +53,8 @@ class Engine:
         processors: how many query processors share the state; by default Spark's default parallelism. A run may be
             resumed with another number.
         memory: budget for the active state of one processor, such as "200m". What does not fit is pushed to disk, and
-            the results that this postpones are delivered later.
+            the results that this postpones are delivered later. Groups with `emit="batch"` and operators of your own
+            cannot be pushed; the rest keeps at least half of the budget, and an event says so if it is too small.
         groups: partition groups, a power of two; fixed for the life of a checkpoint.
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
@@ -61,8 +63,8 @@ class Engine:
             The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
-        policies: what decides how the running query is adapted; with `memory` set, `[ab.Spill()]` by default. Each run
-            works with a copy of its own.
+        policies: what decides how the running query is adapted; by default `[ab.Spill()]`, which has something to do
+            once there is a budget (`memory`, or `run.set_memory`). Each run works with a copy of its own.
     """
 
     spark: SparkSession
@@ -92,15 +94,24 @@ class Engine:
             raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
+        given = self.policies
         if self.policies is None:
-            self.policies = () if self.memory is None else (Spill(),)
+            # Without a budget it has nothing to do, until `run.set_memory` gives one.
+            self.policies = (Spill(),)
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
             raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
-            if isinstance(policy, Spill) and self.memory is None:
+            if given is not None and isinstance(policy, Spill) and self.memory is None:
                 raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
+
+    def __repr__(self) -> str:
+        """One line: streams, processors, memory and where the state is."""
+        memory = f", {format_bytes(self.memory)} each" if isinstance(self.memory, int) else ""
+        streams = ", ".join(self._streams) or "no streams yet"
+        where = repr(os.fspath(self.checkpoint))
+        return f"<Engine over {streams}: {self.processors} processors{memory}, checkpoint {where}>"
 
     def register(
         self,
@@ -194,6 +205,8 @@ class Engine:
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """A continuous query in CQL; refused at once if it cannot be run as it is.
 
+        **GROUP BY answers a row per tuple, not a row per window**: windows slide with every tuple.
+
         Args:
             text: the query.
             joins: the shape of its joins. With "auto" and "multiway" streams that share a key are joined at once. A
@@ -208,11 +221,16 @@ class Engine:
         asked = {"text": text, "joins": joins, "emit": emit}
         return Query(self, parse_query(text, self._streams, joins, emit), asked)
 
-    def start(self, writers: Sequence[Writer]) -> Run:
+    def start(self, writers: Sequence[Writer], *, missing: str = REFUSE) -> Run:
         """Answer several queries together, each with a sink of its own.
 
         What they have in common is computed once. They begin at the same row; with `run.add` and `run.remove` there may
         be more of them later, or fewer. Each needs a name if there is to be more than one: `queryName("...")`.
+
+        Args:
+            writers: `query.writeStream...`, one for each query.
+            missing: what becomes of queries that the checkpoint answers, such as one that was added to a run, and that
+                are not among these: "refuse" to start without them, or "remove" them, as `run.remove` does.
 
         >>> run = engine.start([q1.writeStream.queryName("a").option("path", "a"), q2.writeStream.queryName("b")...])
         """
@@ -222,7 +240,7 @@ class Engine:
                 raise ConfigError(f"start() takes writers, query.writeStream..., not {type(writer).__name__}")
             if writer._query._engine is not self:
                 raise ConfigError("start() takes writers of this engine's own queries")
-        return start_run(self, writers)
+        return start_run(self, writers, missing)
 
     @property
     def streams(self) -> dict[str, StreamSchema]:

@@ -45,8 +45,10 @@ def processors(result: StepResult) -> list[dict[str, Any]]:
             "activeBytes": report.active_bytes,
             "spilledBytes": report.spilled_bytes,
             "generations": report.generations,
-            "owingGroups": owing,
-            "owedResults": owed,
+            "unspillableBytes": use.unspillable,
+            "owingGroups": use.owing_groups,
+            "owedResults": use.owed,
+            "owedResultsAre": "at most" if use.at_most else "about",
             "results": sum(report.results),
             "heldRows": report.held_rows,
             "busyMs": round(report.busy_ms, 1),
@@ -54,5 +56,5 @@ def processors(result: StepResult) -> list[dict[str, Any]]:
             "idleMs": round(max(result.seconds * 1000 - report.busy_ms, 0.0), 1),
             **({"groups": result.groups[nth]} if result.groups else {}),
         }
-        for nth, (report, (owing, owed)) in enumerate(zip(result.reports, result.debts, strict=True))
+        for nth, (report, use) in enumerate(zip(result.reports, result.memory, strict=True))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -39,6 +40,11 @@ class Query:
             reason = (error.getMessage() or str(error)).split("\n")[0].partition(" SQLSTATE")[0]
             raise QueryError(f"Spark cannot analyse the query: {reason}") from error
         self._described = describe_query(self._plan)
+
+    def __repr__(self) -> str:
+        """One line: the text, shortened, and the columns of the answer."""
+        text = shorten(self._bound.text, 100, placeholder=" ...")
+        return f"<Query {text!r}: {', '.join(self.schema.names)}>"
 
     @property
     def schema(self) -> T.StructType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 from collections import deque
@@ -13,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 import anabranch
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
+from anabranch.api.spark_query import query_name, start_spark_query
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.observe.events import Event, EventLog
+from anabranch.observe.events import Event, EventLog, log_end, log_start
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
@@ -35,8 +34,8 @@ from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.output_folder import check_folder
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.removal import REMOVE, check_missing, missing_queries
 from anabranch.runtime.replay import check_replay, read_once
-from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import local_path
 
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
 KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
+GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
 IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
@@ -72,6 +72,12 @@ class Run:
         self._left_open = False
         self._is_changing = False
 
+    def __repr__(self) -> str:
+        """One line: what is answered, how far it is, and where its state is."""
+        how = "active" if self.isActive else "ended" if self.exception() is None else "failed"
+        queries = ", ".join(map(repr, self._writers))
+        return f"<Run of {queries}: {how}, step {self._runner.last_number}, checkpoint {str(self._checkpoint.path)!r}>"
+
     @property
     def id(self) -> str:
         """The id of the query, the same after a restart."""
@@ -84,7 +90,7 @@ class Run:
 
     @property
     def name(self) -> str | None:
-        """The name given with `queryName`."""
+        """The name given with `queryName`; those of several queries are joined by commas."""
         return self._spark_query.name
 
     @property
@@ -205,7 +211,7 @@ class Run:
         spilled_by = self._runner.last_number
         while True:
             with self._changing:
-                if self._runner.is_mine:
+                if self._runner.gate.is_mine:
                     raise ConfigError("a function that a batch is given to cannot clean up; use another thread")
                 if not self._spark_query.isActive:
                     raise self.exception() or ConfigError(
@@ -248,14 +254,21 @@ class Run:
         with self._between_batches("changed", "memory cannot be"):
             self._runner.by_hand.give_memory(budget, processor)
 
-    def stop(self) -> None:
+    def stop(self, *, grace: float = GRACE) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
 
-        Once the input has ended, stopping waits until what was waiting for that is answered.
+        A batch under way is finished first, unless that takes more than `grace` seconds: then it is interrupted, and
+        computed again after a restart. Once the input has ended, stopping waits until what was waiting for that is
+        answered. A function that a batch is given to may call it, too; there it returns at once.
         """
+        if self._runner.gate.is_mine:
+            self._runner.gate.close(0)
+            threading.Thread(target=self.stop, kwargs={"grace": grace}, name="anabranch-stop", daemon=True).start()
+            return
         with self._changing:
             if self._spark_query.isActive:
                 self._ends = False
+                self._runner.gate.close(grace)
             self._spark_query.stop()
         self._wait_for_end(60)
 
@@ -272,8 +285,9 @@ class Run:
         """Print the plan, with what was measured so far since it is this one, and the state per processor."""
         print(self._picture())
         if self._results:
-            for report in self._results[-1].reports:
-                print(f"processor {report.processor}: {report.active_rows:,} rows of active state")
+            last = self._results[-1]
+            for report, use in zip(last.reports, last.memory, strict=True):
+                print(f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}")
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""
@@ -307,7 +321,6 @@ class Run:
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         for warning in check_replay(checkpoint, plan, engine._sources.registered):
             self._events.add("warning", warning)
-            logging.getLogger("anabranch").warning(warning)
         checkpoint.claim()
         take_back_output(checkpoint)
         checkpoint.adopt(describe_plan(plan, described))
@@ -321,12 +334,13 @@ class Run:
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
-        self._spark_query = self._start_spark()
+        name = query_name([writer._sink.name for writer in named.values()])
+        self._spark_query = start_spark_query(engine.spark, plan, runner, self._trigger, checkpoint.spark, name)
 
     def _change(self, writers: dict[str, Writer]) -> None:
         """Let the step under way come to its end, and go on with other queries from the next batch on."""
         before, number = self._writers, self._checkpoint.plan_number
-        self._runner.close()
+        self._runner.gate.close()
         if self._runner.failure is not None:
             raise self._runner.failure
         self._is_changing = True
@@ -348,7 +362,7 @@ class Run:
             self._is_changing = False
 
     def _check_may_change(self, what: str, subject: str) -> None:
-        if self._runner.is_mine:
+        if self._runner.gate.is_mine:
             raise ConfigError(f"{subject} {what} by a function that a batch is given to; use another thread")
         if not self._spark_query.isActive:
             raise ConfigError(f"the run has ended, so {subject} {what}; start the engine again")
@@ -383,25 +397,6 @@ class Run:
         writer._check_partitions()
         check_target(writer, self._engine.spark)
 
-    def _start_spark(self) -> StreamingQuery:
-        runner, spark = self._runner, self._engine.spark
-        writer = self._plan.packed.writeStream.foreachBatch(runner).trigger(**self._trigger)
-        # Not as_uri(): Spark takes %20 for a part of the name.
-        writer = writer.option("checkpointLocation", f"file://{self._checkpoint.spark}")
-        names = [known._sink.name for known in self._writers.values()]
-        if len(names) == 1 and names[0] is not None:
-            writer = writer.queryName(names[0])
-        conf = spark.conf
-        if conf.get(FILE_MANAGER, None) is None:
-            # Spark opens its logs between start() and the first batch; the session is left as it was after that.
-            conf.set(FILE_MANAGER, file_manager(spark))
-            runner.when_started.append(lambda: conf.unset(FILE_MANAGER))
-        try:
-            return writer.start()
-        except BaseException:
-            runner.started()
-            raise
-
     def _no_rows(self) -> DataFrame:
         return no_rows(self._engine.spark, self._plan)
 
@@ -421,6 +416,7 @@ class Run:
             finally:
                 self._checkpoint.release()
                 self._ended.set()
+                log_end(self._checkpoint.path, self._runner.last_number, self.exception())
 
     def _keep_going(self) -> None:
         """While the run goes on: rows that were held back do not wait for a batch that may never come."""
@@ -452,8 +448,9 @@ def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     return empty_frame(session, plan.packed.schema)
 
 
-def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
+def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
+    check_missing(missing)
     if not writers:
         raise ConfigError("there is no query to start")
     triggers = [writer._trigger for writer in writers if writer._trigger is not None]
@@ -479,7 +476,11 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         resumed = checkpoint.last_step()
         if resumed is not None:
             run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
-        run._launch(named)
+        removed = missing_queries(checkpoint, named) if missing == REMOVE else []
+        run._launch(named, removed)
+        for name in removed:
+            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
+        log_start(run.queries, run._runner.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()
         raise

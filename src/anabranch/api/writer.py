@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from anabranch.api.run import Run, start_run
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.catalyst import spark_class
+from anabranch.runtime.removal import REFUSE
 from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class Writer:
         self._sink = SinkOptions()
         self._trigger: dict[str, Any] | None = None
         self._checkpoint: str | os.PathLike[str] = query._engine.checkpoint
+
+    def __repr__(self) -> str:
+        """One line, without options: they may hold passwords."""
+        sink = "foreachBatch" if self._sink.function is not None else self._sink.format
+        return f"<Writer of {self._query!r} to {sink}>"
 
     def format(self, source: str) -> Writer:
         """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
@@ -127,11 +133,14 @@ class Writer:
         except (Py4JJavaError, PySparkException) as error:
             raise ConfigError(f"processingTime={pace!r} is not a length of time; {PACE}") from error
 
-    def start(self, path: str | os.PathLike[str] | None = None) -> Run:
-        """Begin. Everything that can be refused is refused here, before any data is read."""
+    def start(self, path: str | os.PathLike[str] | None = None, *, missing: str = REFUSE) -> Run:
+        """Begin. Everything that can be refused is refused here, before any data is read.
+
+        `missing` says what becomes of other queries that the checkpoint answers: as of `Engine.start`.
+        """
         if path is not None:
             self.option("path", os.fspath(path))
-        return start_run(self._query._engine, [self])
+        return start_run(self._query._engine, [self], missing)
 
     def toTable(self, tableName: str, *arguments: Any, **options: Any) -> Run:
         """Not supported: Spark appends to tables without a record of what is there already."""

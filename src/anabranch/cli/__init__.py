@@ -5,6 +5,7 @@
   a story (traffic)
 - run: a query described in a file (run_file and tables read it, launch starts it)
 - inspect: what a checkpoint holds (survey reads it)
+- clean_up: what a stopped run owes is delivered; remove: a query less in a stopped run
 - bench: the benchmarks
 - embedded: a quiet Spark that ends with us
 - watch: a run, followed to its end; wording: what is shown before it

@@ -12,6 +12,7 @@ from anabranch.cli.clean_up import clean_up
 from anabranch.cli.demo import demos
 from anabranch.cli.failures import EXIT_CODES
 from anabranch.cli.inspect import inspect
+from anabranch.cli.remove import remove
 from anabranch.cli.run import run
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.add_typer(demos, name="demo")
 app.command(epilog=EXIT_CODES)(run)
 app.command(epilog=EXIT_CODES)(inspect)
 app.command("clean-up", epilog=EXIT_CODES)(clean_up)
+app.command(epilog=EXIT_CODES)(remove)
 app.add_typer(bench, name="bench")
 
 

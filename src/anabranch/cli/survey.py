@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 import anabranch
 from anabranch.errors import CheckpointError, CorruptStateError
-from anabranch.manager.debt import owed_results
+from anabranch.manager.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
     GroupSeen,
     InputSeen,
@@ -331,11 +331,11 @@ def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iter
         windows = [
             s["window (us)"] for s in plan["sources"] if s["identity"].rpartition("/")[0].startswith(f"{identity}/")
         ]
-        owing = groups if identity in plan["groupings"] else state.owing() or GroupSet(count, 0)
-        # Of groupings, joins with windows and joins of joined rows nobody can tell.
-        known = (
-            identity not in plan["groupings"] and len(windows) == len(holds) and not any(w is not None for w in windows)
-        )
+        groups_rows = identity in plan["groupings"]
+        owing = groups if groups_rows else state.owing() or GroupSet(count, 0)
+        # Of groupings, joins with windows and joins of joined rows there is only a bound.
+        unbounded = not groups_rows and len(windows) == len(holds) and not any(w is not None for w in windows)
+        owed = waiting_rows(state, count, owing) if groups_rows else owed_results(state, count, len(holds))
         yield SpilledSeen(
             processor,
             ", ".join(holds),
@@ -344,7 +344,8 @@ def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iter
             sum(generation.bytes for generation in state.generations),
             len(groups),
             len(owing),
-            owed_results(state, count, len(holds)) if known else 0 if not owing else None,
+            owed if owing else 0,
+            not unbounded,
         )
 
 

@@ -29,6 +29,9 @@ from typing import Any
 from anabranch.errors import AnabranchError
 from anabranch.manager.actions import RelocateGroups
 
+# Rows that arrive for groups on their way have to wait, so a pace that would take more steps than this is raised.
+MOST_TURNS = 32
+
 
 class Message(IntEnum):
     """The messages of the protocol, by their number in paper 1."""
@@ -76,8 +79,8 @@ class Relocation:
 
     @property
     def turns(self) -> int:
-        """How many steps the receiver reads ahead in; none if it does not."""
-        return 0 if self.move.pace is None else -(-self.move.bytes // max(self.move.pace, 1))
+        """How many steps the receiver reads ahead in; none if it does not, and never more than `MOST_TURNS`."""
+        return 0 if self.move.pace is None else min(-(-self.move.bytes // max(self.move.pace, 1)), MOST_TURNS)
 
     @property
     def last(self) -> Message | None:

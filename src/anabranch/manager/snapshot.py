@@ -27,7 +27,7 @@ class OperatorSeen:
 
     Of the groups in `spilled` some state is on disk only; None if there are none. `held` are rows that wait, by group.
     An operator that `answers_later` has little to do with a row until it is settled, in a later step than it came in,
-    and counts its answers.
+    and counts its answers. Groups that have `returned` were brought back from disk in this step or the last.
     """
 
     operator: int
@@ -37,6 +37,7 @@ class OperatorSeen:
     spilled: GroupSet | None = None
     held: Mapping[int, int] = field(default_factory=dict)
     answers_later: bool = False
+    returned: GroupSet | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,11 @@ class ProcessorSeen:
     spilled_bytes: int = 0
     held_bytes: int = 0
     moves: bool = False
+
+    @property
+    def unspillable_bytes(self) -> int:
+        """The active bytes that cannot be pushed to disk."""
+        return sum(int(seen.statistics.bytes.sum()) for seen in self.operators if not seen.spillable)
 
     def partitions(self) -> Partitions:
         """All partition groups that it owns and that have any state, of all families."""

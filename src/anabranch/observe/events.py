@@ -1,20 +1,28 @@
 """Events: what happened during a run that is worth telling, with its reason.
 
 One type for all of them, so that `run.events`, the CLI and the log show the same thing. A run keeps the most recent
-ones in memory.
+ones in memory, and hands each to the logger `anabranch`, as a warning if somebody should do something about it. Where
+that goes is up to the program: the library configures no handler.
 """
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 KEPT = 1_000
+
+LOG = logging.getLogger("anabranch")
+LOG.addHandler(logging.NullHandler())
+# Of the kinds of events that are more than information.
+LEVELS = {"memory": logging.WARNING, "warning": logging.WARNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +50,28 @@ class EventLog:
         self._lock = threading.Lock()
 
     def add(self, kind: str, reason: str, **details: Any) -> Event:
-        """Record an event now."""
+        """Record an event now, and log it; a handler finds all of it as `event` of the log's record."""
         event = Event(self._clock(), kind, reason, details)
         with self._lock:
             self._events.append(event)
+        LOG.log(LEVELS.get(kind, logging.INFO), "%s: %s", kind, reason, extra={"event": event})
         return event
 
     def all(self) -> list[Event]:
         """The events so far, oldest first."""
         with self._lock:
             return list(self._events)
+
+
+def log_start(queries: Iterable[str], processors: int, checkpoint: Path) -> None:
+    """Log that a run has begun."""
+    LOG.info("start: %s on %d processors, checkpoint %s", ", ".join(queries), processors, checkpoint)
+
+
+def log_end(checkpoint: Path, step: int, failure: BaseException | None) -> None:
+    """Log that a run has ended, as an error if it failed; what Spark has to say about that fills pages."""
+    if failure is None:
+        LOG.info("stop: after step %d, checkpoint %s", step, checkpoint)
+    else:
+        said = (str(failure).strip() or type(failure).__name__).splitlines()[0]
+        LOG.error("stop: the run failed after step %d, checkpoint %s: %s", step, checkpoint, said)

@@ -91,7 +91,7 @@ class SpineSeen:
 @dataclass(frozen=True, slots=True)
 class SpilledSeen:
     """The spilled state of one operator on one processor: its generations, the groups that owe results, and about how
-    many, None if that cannot be known."""
+    many; `at_most` so many, roughly, where windows or groups allow no better estimate."""
 
     processor: int
     inputs: str
@@ -100,7 +100,8 @@ class SpilledSeen:
     bytes: int
     groups: int
     owing: int
-    owed: int | None
+    owed: int
+    at_most: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +242,7 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
             str(entry.generations),
             str(entry.groups),
             str(entry.owing),
-            "unknown" if entry.owed is None else f"about {format_count(entry.owed)}" if entry.owed else "none",
+            f"{'at most' if entry.at_most else 'about'} {format_count(entry.owed)}" if entry.owed else "none",
         )
     return table
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
+from anabranch.manager.memory_use import MemoryUse, Shortage
 from anabranch.manager.relocation import Relocation
 from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snapshot
 from anabranch.observe.events import EventLog
@@ -31,7 +32,7 @@ from anabranch.state.manifest import Manifest
 from anabranch.state.overdue import answered
 from anabranch.state.partition import describe, held_rows
 from anabranch.state.run import FileCuts
-from anabranch.state.spill import spill
+from anabranch.state.spill import CleanUp, spill
 
 ASKED = "it was asked for"
 
@@ -83,14 +84,23 @@ class Adaptation:
         self._cuts = FileCuts(state, groups)
         self.relocator = Relocator([operator.family for operator in operators], owners, self._cuts, clock)
         self._looked = clock()
-        self._over: set[int] = set()
+        self._shortage = Shortage()
+        self._returned: tuple[dict[int, GroupSet], dict[int, GroupSet]] = ({}, {})  # before the last step, and in it
 
-    def adapt(self, step: int, found: Distribution, since: Sequence[int | None], reports: Sequence[Report]) -> Adapted:
+    def adapt(
+        self,
+        step: int,
+        found: Distribution,
+        since: Sequence[int | None],
+        reports: Sequence[Report],
+        cleaned_up: Mapping[int, CleanUp],
+    ) -> Adapted:
         """What becomes of a distribution after a step: relocations under way go on, and policies decide.
 
         `since` is per operator: no result of rows that are still to come is older. What reports tell of new files is
-        taken from them: it need not be written again.
+        taken from them: it need not be written again. `cleaned_up` is what the step has cleaned up, by operator.
         """
+        self._returned = (self._returned[1], {n: done.back for n, done in cleaned_up.items() if done.back})
         for report in reports:
             self._cuts.learn_texts(report.cuts)
             report.cuts = {}
@@ -122,7 +132,11 @@ class Adaptation:
             )
         for relocation in adapted.moved:
             self._tell_moved(relocation)
-        self._tell_over_memory(adapted.distribution.manifests)
+
+    def tell_shortage(self, uses: Sequence[MemoryUse], adapted: Adapted) -> None:
+        """Tell where there is too little memory, once it counts."""
+        for reason, use in self._shortage.look(uses, {action.processor for action in adapted.pushed}):
+            self._events.add("memory", reason, **use.details())
 
     def tell_rescaled(self, before: int, after: int, given_up: int) -> None:
         """Tell that there are more processors now, or fewer, and that so many relocations were given up for it."""
@@ -203,6 +217,7 @@ class Adaptation:
             spilled,
             held,
             operator.answers_later,
+            unite(*self._returned).get(operator.number),
         )
 
     def _spill(self, action: SpillGroups, manifest: Manifest, step: int, since: Sequence[int | None]) -> Manifest:
@@ -254,23 +269,6 @@ class Adaptation:
         else:
             told = f"{what} begin to move {where}, in {relocation.turns} steps, since {move.reason}"
             self._events.add("relocating", told, **details)
-
-    def _tell_over_memory(self, manifests: Sequence[Manifest]) -> None:
-        """Tell once that a processor is over its budget for good, not at every batch that it stays there."""
-        over = set()
-        for p, manifest in enumerate(manifests):
-            budget = self._memory.of(p)
-            if budget is not None and manifest.bytes > budget:
-                over.add(p)
-                if p not in self._over:
-                    self._events.add(
-                        "memory",
-                        f"processor {p} holds {format_bytes(manifest.bytes)} of active state, more than its budget of "
-                        f"{format_bytes(budget)}, and no policy has pushed it to disk",
-                        processor=p,
-                        active_bytes=manifest.bytes,
-                    )
-        self._over = over
 
 
 def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.manager.debt import owed_results
+from anabranch.manager.debt import owed_results, results_out, waiting_rows
+from anabranch.manager.memory_use import MemoryUse, allowed_bytes
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.runtime.inventory import Known
@@ -26,11 +27,13 @@ from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp, spilled_bytes
 
-# State that is read in one step of clean-up, per processor, if that is not more than its memory; and in a quiet batch
-# that does it in passing.
+# State that is read in one step of clean-up, per processor, if that is not more than its memory; so much in any case,
+# since a step takes its time whatever it reads; and in a quiet batch that does it in passing.
 CLEAN_UP_BYTES = 64 << 20
+LEAST_CLEAN_UP_BYTES = 8 << 20
 QUIET_BYTES = 8 << 20
-# State is brought back only as far as this share of the memory, so that it is not pushed out again at once.
+# State is brought back only as far as this share of the memory that it may take, so that it is not pushed out again at
+# once.
 ROOM = 0.7
 # Steps within which every spilled group of a grouping has its turn.
 ROTATION = 16
@@ -83,22 +86,39 @@ class Cleaning:
         """Whether any result is owed, by groups that were spilled up to a step if one is given."""
         return any(self._owed(operator, m, settled, spilled_by) for operator in self._operators for m in manifests)
 
-    def debts(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> list[tuple[int, int | None]]:
-        """Per processor, how many groups owe results, and about how many results; None if that cannot be known."""
-        found = []
-        for manifest in manifests:
-            groups, results = 0, 0
-            known = True
-            for operator in self._operators:
-                owing = self._owed(operator, manifest, settled)
-                if owing is not None:
-                    groups += len(owing)
-                    known &= operator.unbounded
-                    if operator.unbounded:
-                        state = manifest.operators[operator.number]
-                        results += owed_results(state, self._groups, len(operator.ports))
-            found.append((groups, results if known else None))
-        return found
+    def memory_uses(self, manifests: Sequence[Manifest], settled: Sequence[int | None]) -> tuple[MemoryUse, ...]:
+        """What the memory of each processor is used for, and what it owes for lack of it."""
+        return tuple(self._memory_use(p, manifest, settled) for p, manifest in enumerate(manifests))
+
+    def _memory_use(self, processor: int, manifest: Manifest, settled: Sequence[int | None]) -> MemoryUse:
+        owing_groups, owed, at_most = 0, 0, False
+        for operator in self._operators:
+            owing = self._owed(operator, manifest, settled)
+            if owing is None:
+                continue
+            state = manifest.operators[operator.number]
+            owing_groups += len(owing)
+            at_most |= not operator.unbounded
+            if operator.grouping is None:
+                owed += owed_results(state, self._groups, len(operator.ports))
+            else:
+                owed += waiting_rows(state, self._groups, owing)
+        return MemoryUse(
+            processor,
+            self._memory.of(processor),
+            manifest.bytes,
+            self._unspillable(manifest),
+            tuple(operator.name for operator in self._operators if not operator.spillable),
+            manifest.spilled_bytes,
+            owing_groups,
+            owed,
+            at_most,
+            sum(map(results_out, manifest.operators)),
+        )
+
+    def _unspillable(self, manifest: Manifest) -> int:
+        fixed = [manifest.operators[operator.number] for operator in self._operators if not operator.spillable]
+        return sum(int(state.statistics.bytes.sum()) for state in fixed)
 
     def choose(
         self,
@@ -118,7 +138,8 @@ class Cleaning:
         chosen: dict[int, CleanUp] = {}
         nothing = GroupSet(self._groups, 0)
         for p, manifest in enumerate(manifests):
-            left = QUIET_BYTES if quiet else min(self._memory.of(p) or CLEAN_UP_BYTES, CLEAN_UP_BYTES)
+            most = max(self._memory.of(p) or CLEAN_UP_BYTES, LEAST_CLEAN_UP_BYTES)
+            left = QUIET_BYTES if quiet else min(most, CLEAN_UP_BYTES)
             room = self._room(p, manifest) if back else 0
             for operator in self._operators:
                 owed = self._owed(operator, manifest, settled, spilled_by)
@@ -220,7 +241,11 @@ class Cleaning:
 
     def _room(self, processor: int, manifest: Manifest) -> int:
         budget = self._memory.of(processor)
-        return 1 << 62 if budget is None else max(int(ROOM * budget) - manifest.bytes, 0)
+        if budget is None:
+            return 1 << 62
+        unspillable = self._unspillable(manifest)
+        for_spillable = allowed_bytes(budget, unspillable) - unspillable
+        return max(int(ROOM * for_spillable) - (manifest.bytes - unspillable), 0)
 
     def _owed(
         self,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from anabranch.manager.memory_use import MemoryUse
 from anabranch.manager.snapshot import Policy
 from anabranch.runtime.committed import Extra, Step
 from anabranch.runtime.processors import Reports
@@ -55,7 +56,7 @@ class Todo:
 class StepResult:
     """A committed step as told to the user; `output_rows` are by query.
 
-    `debts` are per processor: how many groups owe results, and about how many. So are `groups`, what is known of the
+    `memory` is per processor: what its memory is used for, and what it owes. So are `groups`, what is known of the
     partition groups of each operator; they are kept for the last step only. The step took so many `seconds`.
     """
 
@@ -66,7 +67,7 @@ class StepResult:
     labels: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any] = field(default_factory=dict)
-    debts: tuple[tuple[int, int | None], ...] = ()
+    memory: tuple[MemoryUse, ...] = ()
     groups: tuple[dict[str, Any], ...] = ()
     seconds: float = 0.0
 

@@ -19,6 +19,7 @@ from anabranch.plan.placement import on_processors
 from anabranch.runtime.checkpoint import Checkpoint, differences
 from anabranch.runtime.committed import Asked, Step
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.removal import answered_queries
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
@@ -172,13 +173,7 @@ def requests_after(
     last = checkpoint.last_step()
     if last is None:
         return [replace(request, since=1) for request in asked]
-    in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
-    answered = checkpoint.plan(last.plan)["queries"]
-    before = {
-        name: entry
-        for name, entry in answered.items()
-        if name in in_force and in_force[name]["since"] == entry["since"]
-    }
+    before = answered_queries(checkpoint, last)
     where, version = checkpoint.path, checkpoint.next_plan
     names = {request.name: request.name for request in asked}
     if len(before) == 1 and len(asked) == 1 and not removed:
@@ -200,9 +195,10 @@ def requests_after(
     if missing:
         raise ResumeMismatchError(
             f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
-            "Start it, too; then it can be removed with run.remove()"
+            f"Start it, too, or let it go: start(..., missing='remove'), or: anabranch remove {where} {missing[0]!r}"
         )
     # A query that was added, and that no batch has been made for since, is the same one still.
+    in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
     added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
     return [
         replace(request, name=name, since=before[name]["since"] if name in before else added.get(name, version))

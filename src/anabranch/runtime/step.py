@@ -9,7 +9,6 @@ All processors are done, and what they report adds up, before any sink is given 
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +30,7 @@ from anabranch.runtime.checkpoint import Checkpoint, check_batch
 from anabranch.runtime.cleaning import CleanedUp, Cleaning
 from anabranch.runtime.committed import Asked, Extra, Step
 from anabranch.runtime.failure import explain_failure
+from anabranch.runtime.gate import CancelledError, Gate, StoppedError
 from anabranch.runtime.inventory import known_operators
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import (
@@ -56,10 +56,6 @@ from anabranch.runtime.times import StepTimes, Times
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.spill import CleanUp
-
-
-class ClosedError(Exception):
-    """A batch came to a runner that takes none any more."""
 
 
 class StepRunner:
@@ -97,9 +93,7 @@ class StepRunner:
         self._results = results
         self._tally = Tally(self._sources, layout.processor.operators)
         self.when_started: list[Callable[[], None]] = []
-        self._lock = threading.Lock()
-        self._closed = False
-        self._thread: int | None = None
+        self.gate = Gate()
         self._session_ready = False
         empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
         self._standing = Standing(checkpoint, Asked(settings.processors, layout.placements), empty)
@@ -113,11 +107,17 @@ class StepRunner:
         )
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
-        """Run one batch; what goes wrong is kept for `Run.exception`."""
-        with self._lock:
-            self._thread = threading.get_ident()
-            if self._closed:
-                raise ClosedError("other queries are to be answered from this batch on")
+        """Run one batch; what goes wrong is kept for `Run.exception`, unless it is that the run was stopped."""
+        try:
+            self._batch(packed, batch_id)
+        except CancelledError as error:
+            if self.gate.is_stopped_soon():
+                raise StoppedError from None
+            self.failure = error.cause
+            raise error.cause from None
+
+    def _batch(self, packed: DataFrame, batch_id: int) -> None:
+        with self.gate.batch():
             if self._broken is not None:
                 # What failed between two batches may have reached the sink, under the id of this one.
                 raise self._broken
@@ -126,6 +126,8 @@ class StepRunner:
                 self._start(packed.sparkSession)
                 self._run(packed, batch_id)
             except BaseException as error:
+                if self.gate.fails_by_cancellation(error):
+                    raise CancelledError(error) from None
                 self.failure = self._explain_failure(error, packed)
                 raise
 
@@ -136,16 +138,6 @@ class StepRunner:
     @property
     def _manifests(self) -> tuple[Manifest, ...]:
         return self._standing.distribution.manifests
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether the thread that asks is the one that makes a step right now."""
-        return self._lock.locked() and self._thread == threading.get_ident()
-
-    def close(self) -> None:
-        """Take no batch any more. Waits for the step that is being made."""
-        with self._lock:
-            self._closed = True
 
     def measured(self) -> Measured | None:
         """What this run has done so far, operator by operator; None before its first step."""
@@ -164,7 +156,7 @@ class StepRunner:
     @property
     def idle(self) -> float:
         """For how many seconds no step has been made."""
-        return 0.0 if self._lock.locked() else self._tally.idle
+        return 0.0 if self.gate.is_busy else self._tally.idle
 
     @property
     def answers_at_the_end(self) -> bool:
@@ -186,7 +178,7 @@ class StepRunner:
     def owing_groups(self) -> int:
         """How many partition groups owe results, all processors and operators together."""
         settled = self._last.settled if self._last else ()
-        return sum(groups for groups, _ in self._cleaning.debts(self._manifests, settled))
+        return sum(use.owing_groups for use in self._cleaning.memory_uses(self._manifests, settled))
 
     def end(self, packed: DataFrame) -> None:
         """Take the input for ended: deliver what is owed, and answer all rows that wait. `packed` has no rows.
@@ -194,7 +186,7 @@ class StepRunner:
         First it is put on record, so that after a crash the same rows are answered under the same id before anything
         else happens. A row that comes later and is older than what was answered is late.
         """
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             self._go_on_with_announced(packed)
             last = self._last
             if last is None or self._checkpoint.has_planned(last.batch_id):
@@ -219,7 +211,7 @@ class StepRunner:
         While batches come, they do it in passing; what is done here is what can be done between two of them. `packed`
         has no rows.
         """
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             last = self._last
             self._wanted = spilled_by if self._owes(spilled_by) else None
             if self._wanted is not None and last is not None and not self._checkpoint.has_planned(last.batch_id):
@@ -230,14 +222,14 @@ class StepRunner:
 
     def go_on(self, packed: DataFrame) -> None:
         """Make the step without a batch that was on record when the last run crashed, if there is one."""
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             self._go_on_with_announced(packed)
 
     @contextmanager
     def _between_batches(self) -> Iterator[None]:
         """While no step is made; refused if a batch has failed: it will be repeated, and must give the same rows."""
-        with self._lock:
-            if self.failure is not None or self._closed:
+        with self.gate.step():
+            if self.failure is not None or self.gate.closed:
                 raise ConfigError(
                     "the run is about to end, so nothing can be changed; start it again"
                 ) from self.failure
@@ -246,7 +238,6 @@ class StepRunner:
     @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:
         """Keep what goes wrong for `Run.exception`."""
-        self._thread = threading.get_ident()
         try:
             if self._broken is not None:
                 raise self._broken
@@ -287,7 +278,7 @@ class StepRunner:
 
     def let_go_on(self, packed: DataFrame) -> bool:
         """If no batch is coming, let rows go on that were held back; whether any still wait. `packed` has no rows."""
-        with self._lock, self._explained(packed):
+        with self.gate.step(), self._explained(packed):
             last = self._last
             if self.holds_back and last is not None and not self._checkpoint.has_planned(last.batch_id):
                 self._extra(packed, ending=False, clean_up={})
@@ -310,7 +301,7 @@ class StepRunner:
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
-        with self._lock:
+        with self.gate.step():
             self.started()
 
     def started(self) -> None:
@@ -402,7 +393,7 @@ class StepRunner:
         settled = self._now.limits.settled
         since = self._times.since(seen, settled, self._cleaning.behind(manifests))
         found_now = replace(self._standing.distribution, manifests=tuple(manifests))
-        adapted = self._adaptation.adapt(number, found_now, since, reports)
+        adapted = self._adaptation.adapt(number, found_now, since, reports, self._todo.clean_up)
         after = adapted.distribution
         for p in adapted.changed:
             reports[p].look_at(after.manifests[p])
@@ -440,11 +431,12 @@ class StepRunner:
         self._cleaning.tell_cleaned_up(done, reports, before)
         told = NO_BATCH if extra is not None else batch_id
         labels = self._plan.aliases
-        debts = tuple(self._cleaning.debts(self._manifests, settled))
+        memory = self._cleaning.memory_uses(self._manifests, settled)
+        self._adaptation.tell_shortage(memory, adapted)
         groups = tuple(self._adaptation.groups(manifest) for manifest in self._manifests)
         if self._results:
             self._results.append(self._results.pop().without_groups())
-        seconds, tells = time.perf_counter() - started, (step.newest, step.totals, debts, groups)
+        seconds, tells = time.perf_counter() - started, (step.newest, step.totals, memory, groups)
         self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, *tells, seconds))
         if extra is not None and extra.ending:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"

@@ -122,7 +122,7 @@ class ActiveDisk:
             f"its groups gave {rates[slow]:,.1f} results each in the last sample, those of processor {fast} "
             f"{rates[fast]:,.1f}: forced, to make room for more productive ones"
         )
-        goal = self.spill.push * processor.active_bytes
+        goal = self.spill.push * (processor.active_bytes - processor.unspillable_bytes)
         return list(self.spill.choose(processor, snapshot, goal, reason, most=left - 1))
 
     def _left(self, snapshot: Snapshot) -> int | None:

@@ -5,6 +5,10 @@ of it, and at least as much as is needed to come back to the threshold. Groups t
 than `idle` (theta_t) go first, longest idle first; then the others in an order. By default that is the least productive
 first: the largest Ps/Po, size over output. The other orders exist for comparison.
 
+Only what can be pushed counts for k%, and it keeps a part of the memory whatever the rest takes: see `memory_use`. A
+group that was brought back in this step or the last is pushed only if there is no other, so that clean-up is not undone
+at once.
+
 Policies that do more than spill are built from the same parts: what is over its threshold, the order, and how arguments
 are checked.
 """
@@ -22,8 +26,9 @@ from numpy.typing import NDArray
 
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions import SpillGroups
+from anabranch.manager.memory_use import allowed_bytes
 from anabranch.manager.policies.arguments import is_number, seconds_of
-from anabranch.manager.snapshot import ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
 from anabranch.observe.numbers import format_bytes
 
 CUMULATIVE = "cumulative"
@@ -69,8 +74,9 @@ class Spill:
     """Push partition groups to disk when the active state of a processor outgrows its memory.
 
     Args:
-        push: the share of the active state to push at a time, from 0 (never) to 1.
-        threshold: the share of `memory` above which this happens.
+        push: the share to push at a time, of the active state that can be pushed, from 0 (never) to 1.
+        threshold: the share of `memory` above which this happens. State that cannot be pushed counts, too, but the rest
+            may always take half of that.
         order: which groups go first: "least-productive", "most-productive", "largest", "least-recently-used", "random".
         idle: groups that nothing arrived for in this time go before all others, such as "10 minutes"; None for no such
             rule.
@@ -107,7 +113,9 @@ class Spill:
 
     def allowed(self, processor: ProcessorSeen) -> float:
         """The active bytes up to which nothing has to be pushed."""
-        return math.inf if processor.memory is None else self.threshold * processor.memory
+        if processor.memory is None:
+            return math.inf
+        return allowed_bytes(self.threshold * processor.memory, processor.unspillable_bytes)
 
     def relieve(self, processors: Iterable[ProcessorSeen], snapshot: Snapshot) -> Iterator[SpillGroups]:
         """What to push on those of some processors that are over their threshold."""
@@ -117,7 +125,10 @@ class Spill:
                 continue
             # Sizes of groups are rounded up, by less than a byte each.
             rounding = sum(len(seen.statistics.groups) for seen in processor.operators)
-            goal = max(self.push * processor.active_bytes, processor.active_bytes - allowed + rounding)
+            goal = max(
+                self.push * (processor.active_bytes - processor.unspillable_bytes),
+                processor.active_bytes - allowed + rounding,
+            )
             reason = (
                 f"{format_bytes(processor.active_bytes)} of active state are more than "
                 f"{self.threshold:.0%} of {format_bytes(processor.memory)}"
@@ -148,18 +159,27 @@ class Spill:
         return np.concatenate([first[np.argsort(groups.inserted[first], kind="stable")], order[~idle]])
 
     def _candidates(self, processor: ProcessorSeen) -> Candidates:
-        seen = [(entry.operator, entry.statistics) for entry in processor.operators if entry.spillable]
-        parts = []
-        for operator, known in seen:
-            there = known.bytes > 0
-            counted = known.recent if self.productivity == RECENT else known.produced.astype(np.float64)
-            groups = known.groups[there]
-            operators = np.full(len(groups), operator)
-            parts.append((operators, groups, known.bytes[there], counted[there], known.inserted[there]))
-        if not parts:
-            none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-            return Candidates(none, none, none, nothing, nothing)
-        return Candidates(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
+        spillable = [entry for entry in processor.operators if entry.spillable]
+        settled = _candidates(spillable, self.productivity, with_returned=False)
+        return settled if len(settled.group) else _candidates(spillable, self.productivity, with_returned=True)
+
+
+def _candidates(operators: Iterable[OperatorSeen], productivity: str, *, with_returned: bool) -> Candidates:
+    """The groups of some operators that have any state, with or without those that have just returned from disk."""
+    parts = []
+    for seen in operators:
+        known = seen.statistics
+        there = known.bytes > 0
+        if seen.returned is not None and not with_returned:
+            there &= ~seen.returned.mask()[known.groups]
+        counted = known.recent if productivity == RECENT else known.produced.astype(np.float64)
+        groups = known.groups[there]
+        numbers = np.full(len(groups), seen.operator)
+        parts.append((numbers, groups, known.bytes[there], counted[there], known.inserted[there]))
+    if not parts:
+        none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
+        return Candidates(none, none, none, nothing, nothing)
+    return Candidates(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 
 def fitting(sizes: NDArray[np.int64], most: float) -> NDArray[np.int64]:
