@@ -57,7 +57,7 @@ def test_a_socket_is_warned_about_and_its_run_can_neither_be_resumed_nor_changed
         (warning,) = [event for event in run.events if event.kind == "warning"]
         assert "the stream S reads a socket" in warning.reason
         assert "cannot be resumed" in warning.reason
-        assert warning.reason in caplog.messages
+        assert f"warning: {warning.reason}" in caplog.messages
         while not run._results:
             assert run.exception() is None
         with pytest.raises(ConfigError, match="no query can be added: the stream S reads a socket"):

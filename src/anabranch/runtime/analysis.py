@@ -67,16 +67,19 @@ def check_inputs(spark: SparkSession, network: Network, columns: Columns) -> Non
                 _check(spark, schema, entry.conditions, [*entry.key, *arguments], f" (on {entry.alias})")
 
 
-def check_answer(spark: SparkSession, layout: Layout) -> None:
+def check_answers(spark: SparkSession, network: Network, columns: Columns) -> None:
     """Refuse conditions on joined rows and SELECT expressions that cannot be right."""
+    for branch in (branch for answer in network.answers for branch in answer.branches):
+        schema = T.StructType(columns.fields(branch.node))
+        _check(spark, schema, branch.conditions, [output.expression for output in branch.outputs], "")
+
+
+def check_lanes(spark: SparkSession, layout: Layout) -> None:
+    """Refuse what is computed of joined rows between two rounds and cannot be right."""
     for exchange in layout.exchanges:
         for lane in exchange.lanes:
             schema = T.StructType([T.StructField(column.name, column.type) for column in lane.columns])
             _check(spark, schema, lane.conditions, [*lane.hashed, *(text for _, text in lane.computed)], "")
-    for outlet in layout.outlets:
-        if outlet.outputs is not None:
-            outputs = [output.expression for output in outlet.outputs]
-            _check(spark, outlet.joined_schema, outlet.conditions, outputs, "")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from anabranch.plan.assembly import network_of
 from anabranch.plan.logical import StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
-from anabranch.runtime.analysis import check_answer, check_inputs, check_sources
+from anabranch.runtime.analysis import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.answers import answer_schema
 from anabranch.runtime.columns import Columns
 from anabranch.runtime.compile import lay_out
@@ -63,10 +63,11 @@ def prepare(
     columns = Columns(spark, network, sources, known)
     if not checked:
         check_inputs(spark, network, columns)
+        check_answers(spark, network, columns)
     placed = place(network)
     layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
-        check_answer(spark, layout)
+        check_lanes(spark, layout)
     names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
     used = [entry.source.stream for entry in layout.inputs]
     schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
