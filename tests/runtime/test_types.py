@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import anabranch as ab
 from anabranch.errors import UnsupportedError
 from tests.oracle.feed import Feed, run_to_end
+from tests.oracle.settings import odd_settings
 from tests.oracle.steps import Kind, Steps
 
 pytestmark = pytest.mark.spark
@@ -124,6 +127,14 @@ def through_the_join(
 ROWS = pa.table({"k": [1, 2, 3], "i": [1, 2, None]}, schema=NUMBERS)
 
 
+@pytest.fixture(params=[nullcontext, odd_settings], ids=["usual settings", "odd settings"])
+def _settings(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """The session as it is, and one with settings that nobody has together."""
+    with request.param(spark):
+        yield
+
+
+@pytest.mark.usefixtures("_settings")
 def test_payload_of_every_type_survives_state_and_restart(spark: SparkSession, tmp_path: Path) -> None:
     select = ("k", *(f"{expression} AS {name}" for name, expression in PAYLOAD.items()))
     text = "SELECT L.*, R.i FROM L, R WHERE L.k = R.k"
@@ -133,6 +144,7 @@ def test_payload_of_every_type_survives_state_and_restart(spark: SparkSession, t
     assert collected[0].asDict().keys() == {"k", *PAYLOAD, "i"}
 
 
+@pytest.mark.usefixtures("_settings")
 def test_payload_that_arrow_cannot_carry_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     select = ("k", *(f"{expression} AS {name}" for name, expression in CARRIED.items()))
     as_text = [f"concat_ws(' ', typeof(L.{name}), CAST(L.{name} AS STRING)) AS {name}" for name in CARRIED]

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 import anabranch
+from anabranch.api.made_under import check_unchanged, settings_of_a_run
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
@@ -32,6 +33,7 @@ from anabranch.runtime.memory import Memory
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.query_settings import session_like
 from anabranch.runtime.sinks import SinkOptions, check_folder, make_sink, sink_tag
 from anabranch.runtime.spark_logs import FILE_MANAGER, file_manager
 from anabranch.runtime.step import StepRunner
@@ -311,6 +313,7 @@ class Run:
         runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
         self._writers, self._targets = named, targets
+        self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
@@ -356,6 +359,7 @@ class Run:
 
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")
+        check_unchanged(self._session, self._engine.spark)
         if (self._checkpoint.spark / "state").exists():
             raise ConfigError(
                 f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
@@ -363,6 +367,7 @@ class Run:
             )
 
     def _check_fits(self, writer: Writer) -> None:
+        settings_of_a_run(self._engine, [writer])
         if writer._query._engine is not self._engine:
             raise ConfigError("add() takes a writer of a query of this run's own engine")
         if writer._trigger not in (None, self._trigger):
@@ -392,7 +397,7 @@ class Run:
             raise
 
     def _no_rows(self) -> DataFrame:
-        return no_rows(self._engine.spark, self._plan)
+        return no_rows(self._session, self._plan)
 
     def _watch(self) -> None:
         """Wait for the end of the run, and leave the checkpoint to others."""
@@ -436,9 +441,8 @@ class Run:
 
 
 def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
-    """An empty batch, in a session of its own that knows what the user's session knows now."""
-    session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
-    return empty_frame(session, plan.packed.schema)
+    """An empty batch, in a session of its own."""
+    return empty_frame(session_like(spark), plan.packed.schema)
 
 
 def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
@@ -460,9 +464,7 @@ def start_run(engine: Engine, writers: Sequence[Writer]) -> Run:
         if aside is not None:
             check_folder(aside, whose)
     checkpoint = Checkpoint(writers[0]._checkpoint)
-    checkpoint.take(
-        describe_engine(anabranch.__version__, settings.groups, engine.spark.conf.get("spark.sql.session.timeZone"))
-    )
+    checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
     run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
     try:
         resumed = checkpoint.last_step()

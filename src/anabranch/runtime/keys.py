@@ -106,10 +106,10 @@ def _common_type(spark: SparkSession, terms: Sequence[Column], types: Sequence[T
     common = widest(spark, types)
     for pair in dict.fromkeys(combinations(types, 2)):
         if not _means_the_same(spark, pair, common):
-            one, other = (data_type.simpleString() for data_type in pair)
+            values = " and ".join(dict.fromkeys(data_type.simpleString() for data_type in pair))
             raise QueryError(
-                f"the join key mixes types that Spark compares in different ways ({described}): values of {one} and "
-                f"{other} can be different, and equal as {common.simpleString()}; CAST all to one type in the query"
+                f"the join key mixes types that Spark compares in different ways ({described}): values of {values} "
+                f"that differ can be equal as {common.simpleString()}; CAST all to one type in the query"
             )
     return common
 

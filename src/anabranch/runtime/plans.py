@@ -18,6 +18,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.placement import on_processors
 from anabranch.runtime.checkpoint import Asked, Checkpoint, Step, differences
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.query_settings import TIME_ZONE, Settings
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
@@ -26,12 +27,14 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
-def describe_engine(version: str, groups: int, time_zone: str | None) -> Json:
+def describe_engine(version: str, groups: int, settings: Settings | None) -> Json:
     """What all plans of a checkpoint have in common."""
+    known = dict(settings or {})
     return {
         "engine version": ".".join(version.split(".")[:2]),
         "groups": groups,
-        "session time zone": time_zone,
+        "session time zone": known.pop(TIME_ZONE, None),
+        "settings": known,
     }
 
 

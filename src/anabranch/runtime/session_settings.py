@@ -14,5 +14,7 @@ NO_BYTE_LIMIT = (1 << 31) - 1
 def prepare_session(session: SparkSession, *, narrow: bool) -> None:
     """Tell a session how rows go to processors; `narrow` rows have columns of fixed width only."""
     session.conf.set("spark.sql.adaptive.enabled", "false")
+    # The types of Arrow columns are those of the state files, whatever the user's own functions are given.
+    session.conf.set("spark.sql.execution.arrow.useLargeVarTypes", "false")
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(NO_BYTE_LIMIT))
     session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(NARROW_ROWS if narrow else WIDE_ROWS))
