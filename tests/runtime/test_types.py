@@ -201,7 +201,11 @@ def months(spark: SparkSession, tmp_path: Path) -> ab.Query:
     return engine.sql("SELECT L.p, R.i FROM L, R WHERE L.k = R.k")
 
 
-@pytest.mark.parametrize("names", [NESTED_AND_PLAIN, ["nested_array", "map", "large_decimal"]], ids=["all", "plain"])
+@pytest.mark.parametrize(
+    "names",
+    [NESTED_AND_PLAIN, ["nested_array", "map", "large_decimal"], ["collated"], ["collated_inside"]],
+    ids=["all", "plain", "collated", "collated inside"],
+)
 def test_parquet_files_hold_nested_columns_as_spark_would_write_them(
     spark: SparkSession, tmp_path: Path, names: list[str]
 ) -> None:
