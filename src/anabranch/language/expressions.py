@@ -18,7 +18,7 @@ from sqlglot import exp
 from anabranch.language.dialect import place, span_of
 from anabranch.language.scope import ColumnRef, Scope, match
 from anabranch.language.source import Source, Span
-from anabranch.language.vocabulary import CURRENT, UNIT_FIRST, UNITS, refusal
+from anabranch.language.vocabulary import AGGREGATES, CURRENT, UNIT_FIRST, UNITS, refusal
 from anabranch.language.words import check_words
 
 # Syntax that an expression may not contain, most specific first.
@@ -86,7 +86,13 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
     if span is None:
         raise source.unsupported(f"the expression {node.sql(dialect='spark')}")
     for kind, construct in REFUSED:
-        if node.find(kind):
+        found = node.find(kind)
+        call = found.parent if isinstance(found, exp.Distinct) else None
+        if isinstance(call, exp.Anonymous) and call.name.lower() in AGGREGATES:
+            name = call.name.upper()
+            hint = f"{name} is of all values in the window, repeated ones included"
+            raise source.unsupported(f"{name}(DISTINCT ...)", span, hint)
+        if found:
             raise source.unsupported(construct, span)
     # Functions come first: of count(*), the aggregate is what has to be said.
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}
