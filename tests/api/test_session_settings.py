@@ -135,11 +135,11 @@ def test_a_run_keeps_its_settings_and_is_not_changed_under_others(spark: SparkSe
     assert answer.column("i").null_count == len(answer) > 0
 
 
-def test_names_in_double_quotes_are_refused_by_the_setting(spark: SparkSession, pair: Pair) -> None:
-    with (
-        setting(spark, "spark.sql.ansi.doubleQuotedIdentifiers", "true"),
-        pytest.raises(ConfigError, match="doubleQuotedIdentifiers is true"),
-    ):
+@pytest.mark.parametrize("name", ["spark.sql.ansi.doubleQuotedIdentifiers", "spark.sql.parser.quotedRegexColumnNames"])
+def test_settings_under_which_spark_reads_names_in_another_way_are_refused(
+    spark: SparkSession, pair: Pair, name: str
+) -> None:
+    with setting(spark, name, "true"), pytest.raises(ConfigError, match=f"{name} is true"):
         pair.query()
 
 

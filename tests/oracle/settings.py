@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 # The usual value first, the oddest last.
 ODD = {
     "spark.sql.ansi.enabled": ("true", "false"),
+    "spark.sql.ansi.enforceReservedKeywords": ("false", "true"),
     "spark.sql.caseSensitive": ("false", "true"),
     "spark.sql.execution.arrow.useLargeVarTypes": ("false", "true"),
     "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": ("false", "true"),

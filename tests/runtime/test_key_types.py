@@ -176,7 +176,24 @@ def drawn(rng: random.Random) -> tuple[dict[str, Kind], str, str, int]:
     rng.shuffle(equal)
     joins = rng.choice(["auto", "((A B) C)"]) if names == "ABC" else "auto"
     selected = ", ".join(f"{name}.i AS {name}" for name in names)
-    return kinds, f"SELECT {selected} FROM {', '.join(names)} WHERE {' AND '.join(equal)}", joins, len(values)
+    if rng.random() < 0.2:
+        clauses = [names[0], *(f"JOIN {name} USING ({rng.choice(['x', 'y', 'x, y'])})" for name in names[1:])]
+        return kinds, f"SELECT {selected} FROM {' '.join(clauses)}", joins, len(values)
+    items = [made_of(rng, name, names) for name in names]
+    return kinds, f"SELECT {selected} FROM {', '.join(items)} WHERE {' AND '.join(equal)}", joins, len(values)
+
+
+def made_of(rng: random.Random, name: str, names: str) -> str:
+    """A stream as it is, or as a sub-query makes it of one or two, or of a join."""
+    other = rng.choice(names)
+    return rng.choice(
+        [
+            *[name] * 6,
+            f"(SELECT i, y AS x, x AS y FROM {name}) AS {name}",
+            f"(SELECT i, x, y FROM {name} UNION ALL SELECT i + 100, y, x FROM {other}) AS {name}",
+            f"(SELECT {name}.i, {name}.x, u.y FROM {name}, {other} AS u WHERE {name}.x = u.y) AS {name}",
+        ]
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,6 +254,23 @@ def test_what_timestamp_means_to_spark_changes_no_answer(
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+@pytest.mark.spark
+def test_moments_of_one_block_travel_beside_those_of_another_that_has_none(spark: SparkSession, tmp_path: Path) -> None:
+    """Where the session's time zone is not UTC, and only some of the rows in an exchange have a TIMESTAMP."""
+    moments = ("'2024-03-31 00:00:00'", "'2024-10-27 02:30:00'")
+    kinds = {"A": keyed({"x": "TIMESTAMP_LTZ", "y": "INT"}, moments), "B": keyed({"x": "TIMESTAMP_LTZ"}, moments)}
+    one = "(SELECT A.i, A.x, map('m', array(named_struct('f', A.x))) AS m FROM A, B AS u WHERE A.i = u.i) AS one"
+    other = "(SELECT A.i FROM A, B AS u WHERE A.i = u.i) AS other"
+    text = f"SELECT one.i, other.i AS j, CAST(m['m'][0].f AS STRING) AS t FROM {one}, {other} WHERE one.i = other.i"
+    before = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, "Asia/Kolkata")
+    try:
+        found = answer(spark, tmp_path / "checkpoint", kinds, len(moments), text)
+        assert found == rows_of(spark, kinds, len(moments), text) != Counter()
+    finally:
+        spark.conf.set(ZONE, before)
 
 
 @pytest.mark.spark

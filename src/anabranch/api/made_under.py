@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import SparkSession
 
 from anabranch.errors import ConfigError
-from anabranch.runtime.query_settings import DOUBLE_QUOTED_NAMES, Settings, changed_settings, settings_in_force
+from anabranch.runtime.query_settings import (
+    DOUBLE_QUOTED_NAMES,
+    PATTERNS_AS_NAMES,
+    Settings,
+    changed_settings,
+    settings_in_force,
+)
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
@@ -26,6 +32,11 @@ def settings_for_a_query(engine: Engine) -> Settings:
         raise ConfigError(
             f'queries cannot be made while {DOUBLE_QUOTED_NAMES} is true: "a" is a string in them. Unset it, and write '
             "names in backquotes"
+        )
+    if settings.get(PATTERNS_AS_NAMES) == "true":
+        raise ConfigError(
+            f"queries cannot be made while {PATTERNS_AS_NAMES} is true: `a` is the name of a column in them, not a "
+            "pattern. Unset it"
         )
     engine._sources.use(settings)
     return settings

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 TIME_ZONE = "spark.sql.session.timeZone"
 DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
+PATTERNS_AS_NAMES = "spark.sql.parser.quotedRegexColumnNames"
 
 # By name, and None where a setting without a default is not set.
 Settings = Mapping[str, str | None]
@@ -31,6 +32,7 @@ _HOW_TEXT_IS_READ = (
     "spark.sql.legacy.interval.enabled",
     "spark.sql.legacy.literal.pickMinimumPrecision",
     "spark.sql.parser.escapedStringLiterals",
+    PATTERNS_AS_NAMES,
     "spark.sql.preserveCharVarcharTypeInfo",
     "spark.sql.timestampType",
 )
