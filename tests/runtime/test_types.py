@@ -155,6 +155,18 @@ def test_payload_that_arrow_cannot_carry_comes_back_as_it_was(spark: SparkSessio
     assert sorted(collected) == sorted(expected)
 
 
+def test_fields_of_structs_are_called_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    text = """SELECT struct(L.k, R.I, L.p.a, L.i + 1) AS s, to_json(struct(L.k)) AS j, struct(q.z).z AS z
+        FROM L, R, (SELECT k + 0 AS z, k FROM L) AS q WHERE L.k = R.k AND R.k = q.k"""
+    kinds = {name: Kind(NUMBERS, select=("k", "i", "named_struct('a', i) AS p")) for name in "LR"}
+    for name, kind in kinds.items():
+        kind.frame(spark, ROWS).createOrReplaceTempView(name)
+    with Steps(spark, tmp_path / "checkpoint", text, kinds) as steps:
+        steps.feed({"L": ROWS, "R": ROWS})
+        assert steps.query.schema.simpleString() == spark.sql(text).schema.simpleString()
+        assert sorted(steps.answer.column("j").to_pylist()) == ['{"k":1}', '{"k":2}', '{"k":3}']
+
+
 def test_user_defined_types_and_preserved_char_types_come_back_as_they_were(
     spark: SparkSession, tmp_path: Path
 ) -> None:
