@@ -105,7 +105,7 @@ def test_a_table_is_not_a_stream(spark: SparkSession, engine: ab.Engine) -> None
         (
             "SELECT A.v FROM A, B, A AS C WHERE double(A.at) = B.at AND B.at = C.at",
             QueryError,
-            r"mixes double with types that Spark compares exactly .*C: `at` is bigint",
+            r"C: `at` is bigint.*values of bigint that differ can be equal as double",
         ),
         ("SELECT length(A.k, 1) AS n FROM A, B WHERE A.k = B.k", QueryError, "Spark cannot analyse the query"),
         ("SELECT A.v FROM A, B WHERE A.k = B.k AND A.v + array(1) > 0", QueryError, "Spark cannot analyse"),

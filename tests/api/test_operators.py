@@ -150,6 +150,8 @@ def test_what_is_not_an_operator_or_not_supported_above_one_is_refused(
         made.sql("SELECT count(*) AS n FROM sessions")
     with pytest.raises(QueryError, match="event time for a window"):
         made.sql("SELECT count(*) AS n FROM sessions [RANGE 1 MINUTE]")
+    with pytest.raises(QueryError, match="'s' is grouped, but its rows have no event time"):
+        made.sql("SELECT count(*) AS n FROM sessions s, clicks [RANGE 1 MINUTE] c WHERE s.user = c.user")
     with pytest.raises(UnsupportedError, match="a window on what an operator gives"):
         made.sql("SELECT user FROM sessions [NOW]")
     with pytest.raises(QueryError, match="unknown column 'page'"):

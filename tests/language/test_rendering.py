@@ -41,7 +41,8 @@ AS_WRITTEN = [
     "element_at({v}, 1)",
     "nvl2({v}, 1, 2)",
     "shiftleft({v}, 1)",
-    "struct({v} AS a, {v}).a",
+    "struct({v} AS a, {v} + 1).a",
+    "`struct`({v})",
     "mask({v}, upperChar => 'Q')",
     "{v} COLLATE UNICODE_CI",
     "my_own_function({v}, 'x')",
@@ -67,3 +68,16 @@ def test_comments_fall_out_and_gaps_become_one_blank(bind) -> None:
     )
     assert query.outputs[0].expression == "`A.x` + 1"
     assert query.inputs[0].predicate == "`v` > 1"
+
+
+def test_fields_of_a_struct_are_called_as_the_columns_are_in_the_query(bind) -> None:
+    """Spark takes their names from the columns, which are called otherwise above a join and above a grouping."""
+    query = bind(
+        "SELECT struct(A.v, B.V, array(struct(A.k)), A.v AS w) AS s FROM s A, t B "
+        "WHERE A.k = B.k AND struct(A.v, A.k + 1) IS NOT NULL"
+    )
+    fields = "`A.v` AS `v`, `B.v` AS `V`, array(struct(`A.k` AS `k`)), `A.v` AS w"
+    assert query.outputs[0].expression == f"struct({fields})"
+    assert query.inputs[0].predicate == "struct(`v` AS `v`, `k` + 1) IS NOT NULL"
+    grouped = bind("SELECT struct(k, max(v)) AS s FROM w [RANGE 1 MINUTE] GROUP BY k")
+    assert grouped.outputs[0].expression == "struct(`group.0` AS `k`, `agg.0`)"

@@ -58,6 +58,14 @@ def test_the_shared_join_carries_what_any_query_needs_under_the_names_of_the_fir
     assert made.inputs[0].entry.columns == ("x", "v")
 
 
+def test_columns_that_are_cast_with_colons_get_the_names_of_the_shared_join_too() -> None:
+    swapped = "SELECT B.v::int, A.x :: string AS s FROM B [RANGE 10 SECONDS] AS A, A [RANGE 10 SECONDS] AS B"
+    made = network(PAIRS, f"{swapped} WHERE A.k = B.k AND B.x::int > A.v ::int")
+    (branch,) = made.answers[1].branches
+    assert [output.expression for output in branch.outputs] == ["`A.v`::int", "`B.x` :: string"]
+    assert branch.conditions == ("`A.x`::int > `B.v` ::int",)
+
+
 @pytest.mark.parametrize(
     "other",
     [

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from tests.oracle import referee
 from tests.oracle.feed import on_time
+from tests.oracle.settings import odd_settings
 from tests.oracle.steps import Kind, Steps
 
 pytestmark = pytest.mark.spark
@@ -110,12 +111,13 @@ def test_a_random_query_answers_as_duckdb_does(spark: SparkSession, tmp_path: Pa
         for name in case.windows
     }
     remaining, answers = list(case.batches), []
-    while remaining:
-        processors = rng.choice([1, 2, 3, 4])
-        with Steps(
-            spark, tmp_path / "checkpoint", case.text, kinds, processors=processors, groups=groups, answers=answers
-        ) as steps:
-            for _ in range(rng.choice([1, 2])):
-                if remaining:
-                    steps.feed(remaining.pop(0))
+    with odd_settings(spark, random.Random(f"settings {seed}")):
+        while remaining:
+            processors = rng.choice([1, 2, 3, 4])
+            with Steps(
+                spark, tmp_path / "checkpoint", case.text, kinds, processors=processors, groups=groups, answers=answers
+            ) as steps:
+                for _ in range(rng.choice([1, 2])):
+                    if remaining:
+                        steps.feed(remaining.pop(0))
     referee.assert_same_rows(pa.concat_tables(answers), case.expected())

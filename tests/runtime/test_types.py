@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,6 +14,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 import anabranch as ab
 from anabranch.errors import UnsupportedError
 from tests.oracle.feed import Feed, run_to_end
+from tests.oracle.settings import odd_settings
 from tests.oracle.steps import Kind, Steps
 
 pytestmark = pytest.mark.spark
@@ -124,6 +127,14 @@ def through_the_join(
 ROWS = pa.table({"k": [1, 2, 3], "i": [1, 2, None]}, schema=NUMBERS)
 
 
+@pytest.fixture(params=[nullcontext, odd_settings], ids=["usual settings", "odd settings"])
+def _settings(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
+    """The session as it is, and one with settings that nobody has together."""
+    with request.param(spark):
+        yield
+
+
+@pytest.mark.usefixtures("_settings")
 def test_payload_of_every_type_survives_state_and_restart(spark: SparkSession, tmp_path: Path) -> None:
     select = ("k", *(f"{expression} AS {name}" for name, expression in PAYLOAD.items()))
     text = "SELECT L.*, R.i FROM L, R WHERE L.k = R.k"
@@ -133,6 +144,7 @@ def test_payload_of_every_type_survives_state_and_restart(spark: SparkSession, t
     assert collected[0].asDict().keys() == {"k", *PAYLOAD, "i"}
 
 
+@pytest.mark.usefixtures("_settings")
 def test_payload_that_arrow_cannot_carry_comes_back_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     select = ("k", *(f"{expression} AS {name}" for name, expression in CARRIED.items()))
     as_text = [f"concat_ws(' ', typeof(L.{name}), CAST(L.{name} AS STRING)) AS {name}" for name in CARRIED]
@@ -141,6 +153,18 @@ def test_payload_that_arrow_cannot_carry_comes_back_as_it_was(spark: SparkSessio
     spark.createDataFrame(ROWS).selectExpr(*select).createOrReplaceTempView("L")
     expected = spark.sql(f"SELECT L.k, {', '.join(as_text)} FROM L").collect()
     assert sorted(collected) == sorted(expected)
+
+
+def test_fields_of_structs_are_called_as_in_spark(spark: SparkSession, tmp_path: Path) -> None:
+    text = """SELECT struct(L.k, R.I, L.p.a, L.i + 1) AS s, to_json(struct(L.k)) AS j, struct(q.z).z AS z
+        FROM L, R, (SELECT k + 0 AS z, k FROM L) AS q WHERE L.k = R.k AND R.k = q.k"""
+    kinds = {name: Kind(NUMBERS, select=("k", "i", "named_struct('a', i) AS p")) for name in "LR"}
+    for name, kind in kinds.items():
+        kind.frame(spark, ROWS).createOrReplaceTempView(name)
+    with Steps(spark, tmp_path / "checkpoint", text, kinds) as steps:
+        steps.feed({"L": ROWS, "R": ROWS})
+        assert steps.query.schema.simpleString() == spark.sql(text).schema.simpleString()
+        assert sorted(steps.answer.column("j").to_pylist()) == ['{"k":1}', '{"k":2}', '{"k":3}']
 
 
 def test_user_defined_types_and_preserved_char_types_come_back_as_they_were(
@@ -189,7 +213,11 @@ def months(spark: SparkSession, tmp_path: Path) -> ab.Query:
     return engine.sql("SELECT L.p, R.i FROM L, R WHERE L.k = R.k")
 
 
-@pytest.mark.parametrize("names", [NESTED_AND_PLAIN, ["nested_array", "map", "large_decimal"]], ids=["all", "plain"])
+@pytest.mark.parametrize(
+    "names",
+    [NESTED_AND_PLAIN, ["nested_array", "map", "large_decimal"], ["collated"], ["collated_inside"]],
+    ids=["all", "plain", "collated", "collated inside"],
+)
 def test_parquet_files_hold_nested_columns_as_spark_would_write_them(
     spark: SparkSession, tmp_path: Path, names: list[str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
+from anabranch.api.made_under import settings_for_a_query
 from anabranch.api.picture import draw
 from anabranch.api.targets import UNNAMED
 from anabranch.api.writer import Writer
@@ -33,6 +34,7 @@ class Query:
         self._engine = engine
         self._bound = bound
         self._asked = asked or {}
+        self._made_under = settings_for_a_query(engine)
         try:
             with unlogged():
                 self._plan = engine._prepare([Request(UNNAMED, bound)])

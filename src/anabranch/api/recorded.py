@@ -30,6 +30,7 @@ from anabranch.runtime.leftovers import take_back_output
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.query_settings import TIME_ZONE, put_in_force, session_like, settings_in_force
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import Json
 
@@ -45,9 +46,11 @@ def clean_up_stopped(spark: SparkSession, checkpoint: Checkpoint, empty: Path, t
     `empty` is a folder without files, which stands for the streams. `tell` hears how many groups still owe results.
     """
     body = checkpoint.recorded()
-    spark.conf.set("spark.sql.session.timeZone", body["time zone"])
+    settings = body.get("session settings") or {TIME_ZONE: body["time zone"]}  # before there were others on record
+    spark = session_like(spark)
+    put_in_force(spark, settings)
     engine, writers = _rebuild(spark, checkpoint.path, body, empty)
-    checkpoint.take(describe_engine(anabranch.__version__, engine.groups, body["time zone"]))
+    checkpoint.take(describe_engine(anabranch.__version__, engine.groups, settings_in_force(spark)))
     try:
         last = checkpoint.last_step()
         if last is None:

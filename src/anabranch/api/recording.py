@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
+from anabranch.runtime.query_settings import settings_in_force
 from anabranch.runtime.sinks import FILE_FORMATS
 from anabranch.state.store import local_path
 
@@ -25,7 +26,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
         sink = asdict(replace(chosen, function=None, options=_absolute(chosen.options))) if told else None
         queries[name] = {**writer._query._asked, "sink": sink}
     return {
-        "time zone": engine.spark.conf.get("spark.sql.session.timeZone"),
+        "session settings": settings_in_force(engine.spark),
         "processors": settings.processors,
         "groups": settings.groups,
         "memory": settings.memory,

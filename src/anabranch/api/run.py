@@ -14,6 +14,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
+from anabranch.api.made_under import check_unchanged, settings_of_a_run
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, processors, totals
 from anabranch.api.recording import recording
@@ -34,6 +35,7 @@ from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.output_folder import check_folder
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.query_settings import session_like
 from anabranch.runtime.removal import REMOVE, check_missing, missing_queries
 from anabranch.runtime.replay import check_replay, read_once
 from anabranch.runtime.step import StepRunner
@@ -331,6 +333,7 @@ class Run:
         runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
         self._writers, self._targets = named, targets
+        self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
@@ -381,6 +384,7 @@ class Run:
             raise ConfigError(
                 f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
             )
+        check_unchanged(self._session, self._engine.spark)
         if (self._checkpoint.spark / "state").exists():
             raise ConfigError(
                 f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
@@ -388,6 +392,7 @@ class Run:
             )
 
     def _check_fits(self, writer: Writer) -> None:
+        settings_of_a_run(self._engine, [writer])
         if writer._query._engine is not self._engine:
             raise ConfigError("add() takes a writer of a query of this run's own engine")
         if writer._trigger not in (None, self._trigger):
@@ -398,7 +403,7 @@ class Run:
         check_target(writer, self._engine.spark)
 
     def _no_rows(self) -> DataFrame:
-        return no_rows(self._engine.spark, self._plan)
+        return no_rows(self._session, self._plan)
 
     def _watch(self) -> None:
         """Wait for the end of the run, and leave the checkpoint to others."""
@@ -443,9 +448,8 @@ class Run:
 
 
 def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
-    """An empty batch, in a session of its own that knows what the user's session knows now."""
-    session = SparkSession(spark.sparkContext, jsparkSession=spark._jsparkSession.cloneSession())
-    return empty_frame(session, plan.packed.schema)
+    """An empty batch, in a session of its own."""
+    return empty_frame(session_like(spark), plan.packed.schema)
 
 
 def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
@@ -468,9 +472,7 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
         if aside is not None:
             check_folder(aside, whose)
     checkpoint = Checkpoint(writers[0]._checkpoint)
-    checkpoint.take(
-        describe_engine(anabranch.__version__, settings.groups, engine.spark.conf.get("spark.sql.session.timeZone"))
-    )
+    checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
     run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
     try:
         resumed = checkpoint.last_step()

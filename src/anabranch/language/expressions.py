@@ -11,14 +11,14 @@ the lambda's variable. Such an expression stays above the join, where `` `A.x` `
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from anabranch.language.dialect import place, span_of
 from anabranch.language.scope import ColumnRef, Scope, match
 from anabranch.language.source import Source, Span
-from anabranch.language.vocabulary import CURRENT, UNIT_FIRST, UNITS, refusal
+from anabranch.language.vocabulary import AGGREGATES, CURRENT, UNIT_FIRST, UNITS, refusal
 from anabranch.language.words import check_words
 
 # Syntax that an expression may not contain, most specific first.
@@ -58,16 +58,17 @@ class Expression:
     @property
     def below(self) -> str:
         """Its text over bare column names; only for an expression over one alias that nothing captures."""
-        return self.source.render(self.span, {span: ref.below for span, ref in self.refs.items()})
+        return self.source.render(self.span, {span: ref.called(ref.below) for span, ref in self.refs.items()})
 
     @property
     def above(self) -> str:
         """Its text over joined columns."""
-        return self.source.render(self.span, {span: ref.above for span, ref in self.refs.items()})
+        return self.source.render(self.span, {span: ref.called(ref.above) for span, ref in self.refs.items()})
 
     def replaced(self, texts: Mapping[Span, str]) -> str:
         """Its text with whole spans replaced; what else it reads is as above the join."""
-        kept = {at: ref.above for at, ref in self.refs.items() if not any(s <= at[0] and at[1] <= e for s, e in texts)}
+        refs = self.refs.items()
+        kept = {at: ref.called(ref.above) for at, ref in refs if not any(s <= at[0] and at[1] <= e for s, e in texts)}
         return self.source.render(self.span, {**kept, **texts})
 
     def part(self, span: Span) -> Expression:
@@ -86,7 +87,13 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
     if span is None:
         raise source.unsupported(f"the expression {node.sql(dialect='spark')}")
     for kind, construct in REFUSED:
-        if node.find(kind):
+        found = node.find(kind)
+        call = found.parent if isinstance(found, exp.Distinct) else None
+        if isinstance(call, exp.Anonymous) and call.name.lower() in AGGREGATES:
+            name = call.name.upper()
+            hint = f"{name} is of all values in the window, repeated ones included"
+            raise source.unsupported(f"{name}(DISTINCT ...)", span, hint)
+        if found:
             raise source.unsupported(construct, span)
     # Functions come first: of count(*), the aggregate is what has to be said.
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}
@@ -107,6 +114,8 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
         _refuse_current(scope, parts, (start, start + len(parts[0])))
         ends = [at[1] for at in map(place, column.parts) if at is not None]
         ref, used = scope.resolve(parts, (start, ends[-1]))
+        if used == len(parts) and _is_field_of_struct(column):
+            ref = replace(ref, named=parts[-1])
         refs[(start, ends[used - 1])] = ref
         if ref.column.lower() in enclosing:
             captured.add((start, ends[used - 1]))
@@ -151,6 +160,15 @@ def _is_unit(column: exp.Column) -> bool:
         and column.name.lower() in UNITS
         and len(column.parts) == 1
     )
+
+
+def _is_field_of_struct(column: exp.Column) -> bool:
+    """Whether a column is an argument of struct(...), which calls the field as the column.
+
+    Spark takes no names for the arguments if the function's own name is in backquotes.
+    """
+    call = column.parent
+    return isinstance(call, exp.Anonymous) and isinstance(call.this, str) and call.this.lower() == "struct"
 
 
 def _refuse_current(scope: Scope, parts: list[str], span: Span) -> None:

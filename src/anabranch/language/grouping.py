@@ -139,7 +139,7 @@ class GroupedAnswer:
             if ref.above not in plain:
                 hint = "put it there, or into an aggregate such as MAX"
                 raise self._scope.source.error(f"{ref.alias}.{ref.column} is not in GROUP BY; {hint}", at)
-            texts[at] = quote(group_column(plain[ref.above]))
+            texts[at] = ref.called(quote(group_column(plain[ref.above])))
         return expression.replaced(texts)
 
     def conditions(self) -> tuple[str, ...]:

@@ -20,10 +20,15 @@ from anabranch.plan.logical import MAX_INPUTS, StreamSchema, joined_column, quot
 
 @dataclass(frozen=True, slots=True)
 class ColumnRef:
-    """A column of an alias, both in their registered spelling."""
+    """A column of an alias, both in their registered spelling.
+
+    As an argument of `struct` it has to be `named`, so that the field is called as in Spark, and not as the column is
+    called above the join.
+    """
 
     alias: str
     column: str
+    named: str | None = None
 
     @property
     def below(self) -> str:
@@ -34,6 +39,10 @@ class ColumnRef:
     def above(self) -> str:
         """Its identifier above the join."""
         return quote(joined_column(self.alias, self.column))
+
+    def called(self, text: str) -> str:
+        """A text that stands for the column, with the name that it has to have."""
+        return text if self.named is None else f"{text} AS {quote(self.named)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,7 @@ class _Builder:
         self._drafts: list[_Draft] = []
         self._answers: list[Answer] = []
         self._derived: list[StreamSchema] = []
+        self._classes: dict[tuple[Column, ...], None] = {}
 
     def add(self, request: Request) -> None:
         queries = (request.query, *request.query.united)
@@ -71,6 +72,7 @@ class _Builder:
                 aliases[entry.alias] = self._new_input(query, n, request, told)
         known |= {draft.identity: n for n, draft in enumerate(self._drafts)}
         names = _Names(query, aliases)
+        self._classes |= dict.fromkeys(names.terms(terms) for terms in query.classes)
         nodes = [~list(self._inputs).index(aliases[entry.alias]) for entry in query.inputs]
         for n, part in enumerate(told.parts[leaves:]):
             if part.identity not in known:
@@ -124,7 +126,7 @@ class _Builder:
             operators.append(Operator(draft.identity, tuple(ports), draft.terms, columns, draft.grouping))
         inputs = [replace(e, feeds=tuple(fed and placed(fed) for fed in e.feeds)) for e in inputs]
         answers = tuple(replace(answer, branches=tuple(map(placed, answer.branches))) for answer in self._answers)
-        return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived))
+        return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived), tuple(self._classes))
 
     def _new_input(self, query: ContinuousQuery, n: int, request: Request, told: Description) -> str:
         """Take an input in under a name that is free, after all that feeds it."""
@@ -163,8 +165,7 @@ class _Builder:
                 entry = self._inputs[alias]
                 self._inputs[alias] = replace(entry, entry=replace(entry.entry, key=keys))
             ports.append(Port(nodes[below], keys, tuple(map(names.text, told.conditions(below)))))
-        classes = [query.classes[operator.classes[k]] for k in part.key]
-        terms = tuple(tuple((names.aliases[alias], text) for alias, text in terms) for terms in classes)
+        terms = tuple(names.terms(query.classes[operator.classes[k]]) for k in part.key)
         return _Draft(part.identity, tuple(names.aliases[alias] for alias in part.aliases), ports, terms)
 
     def _group(
@@ -191,6 +192,9 @@ class _Names:
 
     def text(self, text: str) -> str:
         return substituted(text, self._texts)
+
+    def terms(self, terms: Sequence[Column]) -> tuple[Column, ...]:
+        return tuple((self.aliases[alias], text) for alias, text in terms)
 
 
 def _candidates(alias: str, name: str) -> Iterator[str]:

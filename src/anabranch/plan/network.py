@@ -94,12 +94,16 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All that an engine computes. Aliases are unique in it; `derived` are the streams that sub-queries make."""
+    """All that an engine computes. Aliases are unique in it; `derived` are the streams that sub-queries make.
+
+    `classes` are the terms that queries call equal, whether they are keys or checked above a join.
+    """
 
     inputs: tuple[Input, ...]
     operators: tuple[Operator, ...]
     answers: tuple[Answer, ...]
     derived: tuple[StreamSchema, ...] = ()
+    classes: tuple[tuple[Column, ...], ...] = ()
 
     @property
     def ports(self) -> tuple[tuple[int, int], ...]:

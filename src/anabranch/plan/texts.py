@@ -4,37 +4,52 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 
 from anabranch.plan.logical import Output, Selection, quote
-
-# What is no identifier is there to be passed over: a backquote in a string or a comment begins none.
-_PIECES = re.compile(
-    r"""(?<!\w)[rR]'[^']*'|(?<!\w)[rR]"[^"]*"|'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|--[^\n]*|/\*.*?\*/|`(?:[^`]|``)*`""",
-    re.DOTALL,
-)
-
+from anabranch.plan.names import Lambda, Names
 
 _NAME = re.compile(r"`(?:[^`]|``)*`")
 
 
-# The variables of a lambda, before its arrow: one, or several in parentheses.
-_VARIABLES = re.compile(r"(`(?:[^`]|``)*`|\([^()]*\))\s*->")
-
-
 def substituted(text: str, texts: Mapping[str, str]) -> str:
-    """The expression with columns, as they are quoted in it, replaced by other texts.
+    """The expression with columns, as they are quoted in it, replaced by other texts. Other names stay (`names`).
 
-    A field of a struct, a field in the name of a type and a variable of a lambda are no columns.
+    A lambda's variable that is called as a column in what is put inside the lambda gets another name.
     """
-    variables = {name for found in _VARIABLES.findall(text) for name in _NAME.findall(found)}
+    if not any(name in text for name in texts):
+        return text
+    names = Names(text)
+    edits = {n: texts[names.tokens[n].text] for n in names.columns() if names.tokens[n].text in texts}
+    return "".join(_edited(text, names, edits | _renamed(names, edits)))
 
-    def other(piece: re.Match[str]) -> str:
-        name, before, after = piece.group(), text[: piece.start()].rstrip(), text[piece.end() :].lstrip()
-        if name in variables or before.endswith(".") or after.startswith(":"):
-            return name
-        return texts.get(name, name)
 
-    return _PIECES.sub(other, text) if texts else text
+def _edited(text: str, names: Names, edits: Mapping[int, str]) -> list[str]:
+    """The pieces of the text with some tokens replaced."""
+    pieces, end = [], 0
+    for n in sorted(edits):
+        token = names.tokens[n]
+        pieces += [text[end : token.start], edits[n]]
+        end = token.end
+    return [*pieces, text[end:]]
+
+
+def _renamed(names: Names, edits: Mapping[int, str]) -> dict[int, str]:
+    """New names for variables that would capture what is read in their lambdas."""
+    if not names.lambdas:
+        return {}
+    captured: dict[tuple[Lambda, str], str] = {}
+    read = set[str]().union(*(Names(text).free() for text in edits.values()))
+    fresh = (f"v{number}" for number in count())
+    for n, text in edits.items():
+        inside = Names(text).free()
+        for around in names.lambdas:
+            for variable in around.variables & inside if around.first <= n <= around.last else ():
+                if (around, variable) not in captured:
+                    taken = read | {token.called for token in names.tokens} | set(captured.values())
+                    captured[around, variable] = next(name for name in fresh if name not in taken)
+    bound = ((n, names.variable(n), token.called) for n, token in enumerate(names.tokens))
+    return {n: quote(captured[around, name]) for n, around, name in bound if around and (around, name) in captured}
 
 
 def inlined(outputs: Sequence[Output], steps: Sequence[Selection]) -> tuple[tuple[str, ...], tuple[Output, ...]]:

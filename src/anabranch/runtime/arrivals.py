@@ -13,11 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.errors import BadRowError
+from anabranch.errors import BadRowError, InconsistentStepError
 from anabranch.kernel.delta import INPUT, Projection, sort_delta
 from anabranch.runtime.json_rows import json_rows
 from anabranch.runtime.report import Report
 from anabranch.runtime.tasks import Arrival, ProcessorPlan, StepTask
+from anabranch.state.groups import group_counts
 from anabranch.state.run import TS, Segment
 from anabranch.state.store import write_file
 
@@ -103,3 +104,17 @@ class Arrivals:
         text = "".join(line + "\n" for line in sorted(lines))
         write_file(Path(self._task.reports) / name, text.encode())
         return name
+
+
+def check_owned(plan: ProcessorPlan, task: StepTask, port: int, delta: Segment) -> None:
+    """Refuse rows of partition groups that are not this processor's."""
+    owned = task.owned[plan.owners[port]]
+    if owned.is_all:
+        return
+    foreign = np.flatnonzero((group_counts(delta.hashes, plan.groups) > 0) & ~owned.mask())
+    if len(foreign):
+        raise InconsistentStepError(
+            f"processor {task.processor} got rows of partition group {foreign[0]}, which is not its own, in step "
+            f"{task.step}. Nothing of the step is committed. Something between Spark and the engine changes how rows "
+            "are partitioned, such as an extension of the session"
+        )

@@ -25,6 +25,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from anabranch.errors import UnsupportedError
 from anabranch.plan.logical import quote
+from anabranch.runtime.notes import literal
 
 
 def check_carried(name: str, data_type: T.DataType) -> None:
@@ -39,7 +40,10 @@ def check_carried(name: str, data_type: T.DataType) -> None:
 
 
 def type_text(data_type: T.DataType) -> str:
-    """A type as it stands in a CAST, with the names of fields quoted."""
+    """A type as Spark's SQL has it, so that no setting makes another type of it; with the names of fields quoted.
+
+    `TIMESTAMP`, which `simpleString` says, is another type under `spark.sql.timestampType`.
+    """
     match data_type:
         case T.ArrayType():
             return f"ARRAY<{type_text(data_type.elementType)}>"
@@ -47,6 +51,8 @@ def type_text(data_type: T.DataType) -> str:
             return f"MAP<{type_text(data_type.keyType)}, {type_text(data_type.valueType)}>"
         case T.StructType():
             return f"STRUCT<{', '.join(f'{quote(field.name)}: {type_text(field.dataType)}' for field in data_type)}>"
+        case T.TimestampType():
+            return "TIMESTAMP_LTZ"
     return data_type.simpleString()
 
 
@@ -85,7 +91,7 @@ def to_carried(value: str, data_type: T.DataType, depth: int = 0) -> str:
             return f"CAST(CAST({value} AS INTERVAL MONTH) AS INT)"
         case T.ArrayType() | T.MapType() | T.StructType():
             return _inside(value, data_type, depth, to_carried)
-    return f"CAST({value} AS {carried_type(data_type).simpleString()})"
+    return f"CAST({value} AS {type_text(carried_type(data_type))})"
 
 
 def from_carried(value: str, data_type: T.DataType, depth: int = 0) -> str:
@@ -94,12 +100,12 @@ def from_carried(value: str, data_type: T.DataType, depth: int = 0) -> str:
         return value
     match data_type:
         case T.YearMonthIntervalType():
-            return f"CAST(CAST({value} AS INTERVAL MONTH) AS {data_type.simpleString()})"
+            return f"CAST(CAST({value} AS INTERVAL MONTH) AS {type_text(data_type)})"
         case T.NullType():
             return "NULL"
         case T.ArrayType() | T.MapType() | T.StructType():
             return _inside(value, data_type, depth, from_carried)
-    return f"CAST({value} AS {data_type.simpleString()})"
+    return f"CAST({value} AS {type_text(data_type)})"
 
 
 def carry(rows: DataFrame) -> DataFrame:
@@ -127,7 +133,6 @@ def _inside(
         content = change(f"{part}.value", data_type.valueType, depth + 1)
         entry = f"named_struct('key', {key}, 'value', {content})"
         return f"map_from_entries(transform(map_entries({value}), {part} -> {entry}))"
-    names = [field.name.replace("\\", "\\\\").replace("'", "\\'") for field in data_type]
     parts = [change(f"{value}.{quote(field.name)}", field.dataType, depth) for field in data_type]
-    fields = ", ".join(f"'{name}', {made}" for name, made in zip(names, parts, strict=True))
+    fields = ", ".join(f"{literal(field.name)}, {made}" for field, made in zip(data_type, parts, strict=True))
     return f"IF({value} IS NULL, NULL, named_struct({fields}))"

@@ -1,6 +1,6 @@
 """The checkpoint: who may write it, what it belongs to, and the last step that counts.
 
-    anabranch.json      identity: what groups, time zone and engine version the state belongs to
+    anabranch.json      identity: what groups, settings of the session and engine version the state belongs to
     id.json             a name for this checkpoint, part of the names of files it writes elsewhere
     lock                held by the running driver (flock), so that a second run is refused at once
     epochs/N.json       one per run; a driver whose epoch is no longer the newest may not commit
@@ -40,6 +40,7 @@ from typing import Any
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
 from anabranch.runtime.committed import Extra, Step, clean_up_from_json, clean_up_to_json
 from anabranch.runtime.offsets import copy_logs
+from anabranch.runtime.query_settings import changed_settings
 from anabranch.runtime.report import Report, combine, parse_report
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
@@ -352,9 +353,9 @@ class Checkpoint:
     def _check_identity(self, identity: Json) -> None:
         if not self.steps():
             return  # nothing counts yet
-        found = [
-            f"{what} was {known!r} and is now {now!r}" for what, known, now in differences(self.identity(), identity)
-        ]
+        known, now = self.identity(), dict(identity)
+        found = changed_settings(known.pop("settings", {}), now.pop("settings", {}))
+        found += [f"{what} was {before!r} and is now {after!r}" for what, before, after in differences(known, now)]
         if found:
             raise ResumeMismatchError(
                 f"checkpoint {self.path} cannot be resumed: {'; '.join(found)}. Run with what it was made with, or "

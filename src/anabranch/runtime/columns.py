@@ -8,7 +8,7 @@ rows are made of. Keys that are stored are `key.0`, ...; what is aggregated is `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 from pyspark.errors import PySparkException
@@ -26,7 +26,7 @@ from anabranch.runtime.catalyst import empty_frame
 from anabranch.runtime.derive import Sources
 from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
-from anabranch.runtime.keys import key_type, must_verify, widest
+from anabranch.runtime.keys import check_class, key_type, must_verify, widest
 from anabranch.runtime.notes import HIDDEN
 from anabranch.state.run import TS
 
@@ -59,8 +59,7 @@ class Columns:
         self.in_place: dict[int, tuple[int, ...]] = {}
         for n, operator in enumerate(network.operators):
             if operator.grouping is None:
-                for alias in {alias for terms in operator.terms for alias, _ in terms}:
-                    self.frame(alias)
+                self._frames_of(operator.terms)
                 self.key_types.append(tuple(key_type(spark, terms, self._frames) for terms in operator.terms))
                 self.groups.append(None)
                 self._fuse(n)
@@ -71,6 +70,16 @@ class Columns:
             found = group_types(self._grouped_rows(n), operator.grouping, in_place=n in self.in_place)
             self.key_types.append(found.keys)
             self.groups.append(found)
+        joined_on = {terms for operator in network.operators for terms in operator.terms}
+        for terms in network.classes:
+            if terms not in joined_on and len(terms) > 2 and len({alias for alias, _ in terms}) > 1:
+                self._frames_of([terms])
+                check_class(spark, terms, self._frames)
+
+    def _frames_of(self, classes: Iterable[tuple[Column, ...]]) -> None:
+        """Make the streams known that terms are over."""
+        for alias in {alias for terms in classes for alias, _ in terms}:
+            self.frame(alias)
 
     def frame(self, alias: str) -> DataFrame:
         """The stream of an input; one that a sub-query makes without rows and hidden columns, but with its types."""

@@ -20,6 +20,7 @@ from anabranch.plan.logical import DERIVED_TIME, Output, Selection, Source, quot
 from anabranch.runtime.attempt import VALUE, attempt, judge
 from anabranch.runtime.carried import type_text
 from anabranch.runtime.notes import NOTE, bad_row, literal
+from anabranch.runtime.query_settings import Settings
 
 
 class Sources:
@@ -29,6 +30,13 @@ class Sources:
         """Nothing is made yet. More streams may be registered later."""
         self.registered = dict(registered or {})
         self._made: dict[tuple[Source, str | None], DataFrame] = {}
+        self._settings: Settings = {}
+
+    def use(self, settings: Settings) -> None:
+        """Make rows under these settings from now on: what was made under others keeps those."""
+        if settings != self._settings:
+            self._made.clear()
+        self._settings = dict(settings)
 
     def frame(self, source: Source, time: str | None, types: T.StructType | None = None) -> DataFrame:
         """The rows of a source; those of a sub-query with their hidden columns, and with columns of the given types.

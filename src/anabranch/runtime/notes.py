@@ -48,7 +48,7 @@ def _text(name: str, data_type: T.DataType) -> str:
     if isinstance(data_type, T.SpatialType):
         return f"hex(st_asbinary({name}))"
     if _holds_shapes(data_type):
-        return f"IF({name} IS NULL, NULL, '({data_type.simpleString()})')"
+        return f"IF({name} IS NULL, NULL, {literal(f'({data_type.simpleString()})')})"
     return f"CAST({name} AS STRING)"
 
 

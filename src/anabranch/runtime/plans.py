@@ -19,6 +19,7 @@ from anabranch.plan.placement import on_processors
 from anabranch.runtime.checkpoint import Checkpoint, differences
 from anabranch.runtime.committed import Asked, Step
 from anabranch.runtime.prepare import Plan
+from anabranch.runtime.query_settings import TIME_ZONE, Settings
 from anabranch.runtime.removal import answered_queries
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
@@ -28,12 +29,14 @@ Value = TypeVar("Value")
 Other = TypeVar("Other")
 
 
-def describe_engine(version: str, groups: int, time_zone: str | None) -> Json:
+def describe_engine(version: str, groups: int, settings: Settings | None) -> Json:
     """What all plans of a checkpoint have in common."""
+    known = dict(settings or {})
     return {
         "engine version": ".".join(version.split(".")[:2]),
         "groups": groups,
-        "session time zone": time_zone,
+        "session time zone": known.pop(TIME_ZONE, None),
+        "settings": known,
     }
 
 

@@ -25,12 +25,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.errors import AnabranchError, InconsistentStepError
+from anabranch.errors import AnabranchError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answers_later
 from anabranch.kernel.probe import blocks
 from anabranch.runtime.answering import Answering
-from anabranch.runtime.arrivals import Arrivals
+from anabranch.runtime.arrivals import Arrivals, check_owned
 from anabranch.runtime.long_rows import has_long_rows
 from anabranch.runtime.outlets import Outlets
 from anabranch.runtime.parked import find_reports, round_prefix
@@ -234,27 +234,14 @@ class _Attempt:
         if self._number == 0:
             sorting = Arrivals(self._plan, self._task, self._report, self._name)
             for port, delta in sorting.sort_out(packed, self._round.arrivals).items():
-                self._check_owned(port, delta)
+                check_owned(self._plan, self._task, port, delta)
                 self._add_delta(port, delta)
             return
         tags = packed.column(INPUT).to_numpy()
         for tag, arrival in self._round.arrivals.items():
             delta = sort_delta(packed, np.flatnonzero(tags == tag), arrival.stored)
-            self._check_owned(arrival.port, delta)
+            check_owned(self._plan, self._task, arrival.port, delta)
             self._add_delta(arrival.port, delta)
-
-    def _check_owned(self, port: int, delta: Segment) -> None:
-        """Refuse rows of partition groups that are not this processor's."""
-        owned = self._task.owned[self._plan.owners[port]]
-        if owned.is_all:
-            return
-        foreign = np.flatnonzero((group_counts(delta.hashes, self._plan.groups) > 0) & ~owned.mask())
-        if len(foreign):
-            raise InconsistentStepError(
-                f"processor {self._task.processor} got rows of partition group {foreign[0]}, which is not its own, in "
-                f"step {self._task.step}. Nothing of the step is committed. Something between Spark and the engine "
-                "changes how rows are partitioned, such as an extension of the session"
-            )
 
     def _add_delta(self, port: int, *added: Segment, file: RunFile | None = None) -> None:
         """What has come to a port, beside what came there on other ways; all of it may be in a `file` already."""
@@ -455,7 +442,11 @@ class _Attempt:
         number = pa.array(np.full(len(rows), tag, dtype=np.int16))
         no_time = pa.array(np.zeros(len(rows), dtype=np.int64))
         arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, rows.columns, strict=True))}
-        columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
+        # Moments that came from Spark name the session's time zone, those that are missing name UTC.
+        columns = [
+            arrays[field.name].cast(field.type) if field.name in arrays else pa.nulls(len(rows), field.type)
+            for field in schema
+        ]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
     def _insert(

@@ -46,7 +46,6 @@ _PLAIN = (
     T.DateType,
     T.TimestampType,
     T.TimestampNTZType,
-    T.StringType,
     T.BinaryType,
 )
 FILE_FORMATS = frozenset({"parquet", "orc", "json", "csv", "text", "xml", "avro"})
@@ -214,8 +213,11 @@ class FileSink:
 def _is_plain(data_type: T.DataType) -> bool:
     """Whether Arrow and Spark agree on how the type is stored in Parquet.
 
-    Arrow refuses fields that may not be null inside of structs that are.
+    Arrow refuses fields that may not be null inside of structs that are, and knows no collations: Spark keeps them in
+    metadata of its own.
     """
+    if isinstance(data_type, T.StringType):
+        return data_type == T.StringType()
     if isinstance(data_type, T.StructType):
         return all(field.nullable and _is_plain(field.dataType) for field in data_type)
     if isinstance(data_type, T.ArrayType):
