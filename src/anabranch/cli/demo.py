@@ -45,9 +45,7 @@ class _Outcome:
     verdict: demo_query.Verdict
 
 
-demos = typer.Typer(
-    epilog=EXIT_CODES, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]}
-)
+demos = typer.Typer(epilog=EXIT_CODES, rich_markup_mode="markdown", add_completion=False)
 demos.command(epilog=EXIT_CODES)(plan)
 
 
