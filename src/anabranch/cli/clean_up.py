@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -40,27 +41,26 @@ def clean_up(
             f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
         )
     console = Console(quiet=quiet or as_json)
+    columns = (TextColumn("cleaning up"), BarColumn(), MofNCompleteColumn(), TextColumn("groups"), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task("", total=None)
+    most = 0
+
+    def tell(owing: int) -> None:
+        nonlocal most
+        most = max(most, owing)
+        progress.update(task, total=most, completed=most - owing)
+
     with ExitStack() as stack:
-        with doing(console, "starting Spark"):
-            spark = stack.enter_context(embedded_spark(debug=debug))
+
+        def start_spark() -> SparkSession:
+            with doing(console, "starting Spark"):
+                spark = stack.enter_context(embedded_spark(debug=debug))
+            stack.enter_context(progress)
+            return spark
+
         empty = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-clean-up-"))
-        columns = (
-            TextColumn("cleaning up"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("groups"),
-            TimeElapsedColumn(),
-        )
-        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
-        task = progress.add_task("", total=None)
-        most = 0
-
-        def tell(owing: int) -> None:
-            nonlocal most
-            most = max(most, owing)
-            progress.update(task, total=most, completed=most - owing)
-
-        results = clean_up_stopped(spark, found, Path(empty), tell)
+        results = clean_up_stopped(found, start_spark, Path(empty), tell)
     if as_json:
         print(json.dumps({"checkpoint": str(found.path), "groups": most, "results": results}, indent=2))
     elif most or results:
