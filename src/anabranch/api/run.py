@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 import anabranch
 from anabranch.api.picture import draw
-from anabranch.api.progress import describe, processors, totals
+from anabranch.api.progress import describe, groups, lateness_of, processors, totals
 from anabranch.api.recording import recording
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event, EventLog
@@ -150,6 +150,10 @@ class Run:
             for name, told in combined["anabranch"]["queries"].items():
                 told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
+
+    def groups(self) -> list[dict[str, Any]]:
+        """The partition groups that have state now: a dict for each processor, operator and group."""
+        return groups(self._results[-1]) if self._results else []
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
@@ -286,7 +290,7 @@ class Run:
         if result is not None:
             rows = result.output_rows.values()
             progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
-            progress["anabranch"] = describe(result)
+            progress["anabranch"] = describe(result, lateness_of(self._plan.layout))
         return progress
 
     @property
