@@ -19,10 +19,11 @@ from anabranch.observe.terminal import PlainView
 def progress(number: int) -> dict[str, Any]:
     return {
         "batchId": number,
+        "timestamp": "2026-01-01T08:00:00.000Z",
         "numInputRows": 10,
         "durationMs": {"triggerExecution": 5},
         "sink": {"numOutputRows": 0},
-        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "processors": []},
+        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "watermark": {}, "processors": []},
     }
 
 

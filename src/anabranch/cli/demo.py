@@ -33,7 +33,7 @@ from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError
 from anabranch.observe.numbers import format_seconds
 from anabranch.observe.story import Story
-from anabranch.observe.terminal import summary_line
+from anabranch.observe.terminal import per_second, summary_line
 
 TITLE = "three-way join of orders, payments and shipments"
 
@@ -157,6 +157,6 @@ def _document(shop: Shop, processors: int, outcome: _Outcome, seconds: float) ->
         "late": story.late,
         "run_seconds": round(outcome.seconds, 3),
         "total_seconds": round(seconds, 3),
-        "rows_per_second": round(story.rate),
+        "rows_per_second": round(per_second(story.rows, outcome.seconds)),
         "batches": [asdict(batch) for batch in story.batches],
     }

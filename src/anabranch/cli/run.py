@@ -25,7 +25,7 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
 from anabranch.observe.story import Story
-from anabranch.observe.terminal import found, summary_line
+from anabranch.observe.terminal import found, per_second, summary_line
 
 
 @reported
@@ -83,7 +83,7 @@ def _document(described: RunFile, story: Story, seconds: float) -> dict[str, Any
         "quarantined": story.rejected,
         "seconds": round(seconds, 3),
         "batches": story.count,
-        "rows_per_second": round(story.rate),
+        "rows_per_second": round(per_second(story.rows, seconds)),
         "median_batch_seconds": round(story.median_seconds, 3),
         "peak_state_bytes": story.peak_bytes,
     }
