@@ -7,7 +7,9 @@ here and in the command's docstring; a test compares them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -72,4 +74,18 @@ class _Placeholder(TyperCommand):
 
     def make_context(self, *args: Any, **settings: Any) -> Any:
         """The context of the real command, which is the one that click then invokes."""
-        return typer.main.get_command(self._load()).make_context(*args, **settings)
+        with _shown_loading():
+            command = typer.main.get_command(self._load())
+        return command.make_context(*args, **settings)
+
+
+@contextmanager
+def _shown_loading() -> Iterator[None]:
+    """Something to look at: on a busy machine it takes seconds to import PySpark and pandas."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("loading"):
+        yield

@@ -10,7 +10,7 @@ Rows per second are per second that passes on the clock, waiting included: what 
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -114,13 +114,14 @@ class Story:
     """Batches in order. `expected_rows` is known only where somebody generated the input.
 
     `results` is None if they were not counted in some batch. `processors` are as they are now, after the last batch or
-    what came after it; `spills` says whether any has spilled so far.
+    what came after it; `spills` says whether any has spilled so far. `events` counts them by kind.
     """
 
     expected_rows: int | None = None
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     processors: tuple[ProcessorSeen, ...] = ()
     spills: bool = False
+    events: Counter[str] = field(default_factory=Counter)
     count: int = 0
     rows: int = 0
     results: int | None = 0
@@ -153,7 +154,8 @@ class Story:
         return True
 
     def add_event(self, event: Event) -> None:
-        """Count what was answered beside the batches: at the end of the input, and by clean-up."""
+        """Count an event, and what was answered beside the batches: at the end of the input, and by clean-up."""
+        self.events[event.kind] += 1
         answered = event.details.get({"end": "results", "clean-up": "answered"}.get(event.kind, ""))
         if answered is not None:
             # -1 where nobody counted
@@ -167,7 +169,7 @@ class Story:
 
     @property
     def recent_rate(self) -> float:
-        """Rows per second in the seconds before the newest batch ended, or since the batch began that was first then."""
+        """Rows per second in the last seconds before the newest batch ended, pauses between batches included."""
         last = self.last
         if last is None:
             return 0.0
