@@ -24,7 +24,7 @@ from anabranch.cli.demo_streams import LATENESS, Shop, write_streams
 from anabranch.cli.main import app
 from anabranch.cli.run_file import load
 from anabranch.cli.traffic import LATENESS as TRAFFIC_LATENESS
-from anabranch.cli.traffic import SENSORS, Town, write_town
+from anabranch.cli.traffic import READINGS, SENSORS, Town, write_town
 from anabranch.errors import ConfigError
 
 STREAMS = ("orders", "payments", "shipments")
@@ -195,6 +195,11 @@ def test_the_story_of_a_plan_finds_the_car_that_turned_and_is_exact_in_town(tmp_
     assert err == ""
     minutes = [line for line in out.splitlines() if line.startswith(("│", "|"))]
     assert [line for line in minutes if "mph" in line] == [line for line in minutes if "SOXFAN4, 50 mph" in line]
+    assert "Which cars came along road 1 and turned onto road 2" in out
+    for car in {reading.car for reading in READINGS if reading.sensor == "sensor2"}:
+        first = [reading.minute for reading in READINGS if (reading.car, reading.sensor) == (car, "sensor1")]
+        second = [reading.minute for reading in READINGS if (reading.car, reading.sensor) == (car, "sensor2")]
+        assert all(before < after for before in first for after in second), "as the question has it"
     assert "exchanged by key hash in 2 rounds" in out
     assert "exact: " in out
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from anabranch.cli import launch
 from anabranch.cli.failures import first_line
-from anabranch.cli.run_file import RunFile, SinkTarget, StreamSource
+from anabranch.cli.run_file import RunFile, SinkTarget, StreamSource, load
 from anabranch.errors import ConfigError
 
 pytestmark = pytest.mark.spark
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run_file(folder: Path, **changes: object) -> RunFile:
@@ -81,6 +83,17 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path
         run.awaitTermination()
     assert "0.parquet" in first_line(failed.value)
     assert first_line(failed.value).startswith("a source cannot be read: [FAILED_READ_FILE")
+
+
+def test_the_example_with_synthetic_streams_runs_and_adapts(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "synthetic.toml", tmp_path)
+    described = load(tmp_path / "synthetic.toml")
+    run = launch.start(launch.prepare(spark, described), described)
+    run.awaitTermination()
+    assert run.lastProgress is not None
+    # In two ranges, for ratios r of 4, 2 and 1: 10,000 / r keys, each 2 r times in each of the streams.
+    assert run.lastProgress["anabranch"]["totals"]["results"] == {"query": 80_000 * (4**2 + 2**2 + 1**2)}
+    assert {"relocate", "spill", "clean-up"} <= {event.kind for event in run.events}
 
 
 DESCRIBED = """

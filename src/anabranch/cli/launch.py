@@ -11,6 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.api.run import Run
+from anabranch.api.synthetic import FORMAT as SYNTHETIC
+from anabranch.api.synthetic import register_sources
 from anabranch.cli.failures import first_line
 from anabranch.cli.run_file import RunFile, StreamSource
 from anabranch.errors import ConfigError
@@ -52,6 +54,8 @@ def start(query: Query, file: RunFile) -> Run:
 
 
 def _open(spark: SparkSession, stream: StreamSource) -> DataFrame:
+    if stream.format == SYNTHETIC:
+        register_sources(spark)
     reader = spark.readStream.format(stream.format).options(**stream.options)
     if stream.schema is not None:
         try:
