@@ -45,8 +45,8 @@ def clean_up(path: Path) -> Any:
 def test_a_folder_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     shown = clean_up(tmp_path)
 
-    assert shown.exit_code == 1
-    assert "is no checkpoint of Anabranch" in shown.stderr
+    assert shown.exit_code == 2
+    assert "is not a checkpoint of Anabranch" in shown.stderr
 
 
 def test_where_nothing_is_owed_it_says_so(tmp_path: Path) -> None:

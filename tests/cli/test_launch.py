@@ -52,7 +52,7 @@ def run_file(folder: Path, **changes: object) -> RunFile:
     [
         ({"schema": None}, "a stream of files needs a schema, such as schema = 'k BIGINT"),
         ({"schema": "k BIGNIT, v"}, "'k BIGNIT, v' is no schema as Spark writes it"),
-        ({"path": "/nowhere/at/all"}, "Path does not exist: .*/nowhere/at/all"),
+        ({"path": "/nowhere/at/all"}, "there is no folder /nowhere/at/all; correct streams.a.path, or make"),
         ({"path": __file__}, "is a file; name the folder that files arrive in"),
         ({"format": "parqet"}, r"Spark cannot open it: \[DATA_SOURCE_NOT_FOUND\] .* parqet"),
         ({"format": "kafka"}, "Failed to find data source: kafka"),

@@ -8,5 +8,6 @@
 - bench: the list of benchmarks (benchmarks: of the engine itself; papers: the papers' figures; bench_output)
 - embedded: a quiet Spark that ends with us
 - watch: a run, followed to its end; wording: what is shown before it
+- checkpoint_folder: the checkpoint that a command is given
 - signals: Ctrl-C and its kin as one exception; failures: exceptions as one line and an exit code
 """

@@ -43,6 +43,7 @@ def run(
     until Ctrl-C or a termination signal. Either way, the same command goes on where the last run ended.
     """
     described = load(file)
+    launch.check_folders(described)
     console = Console(quiet=quiet or as_json)
     story = Story()
     view = silent_view(story) if console.quiet else choose_view(story, file.name, described.memory)
