@@ -33,8 +33,8 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError
 from anabranch.observe.numbers import format_seconds
-from anabranch.observe.story import Story
-from anabranch.observe.terminal import per_second, summary_line
+from anabranch.observe.story import Story, per_second
+from anabranch.observe.terminal import summary_line
 
 TITLE = "three-way join of orders, payments and shipments"
 

@@ -24,8 +24,8 @@ from anabranch.cli.signals import Interrupted
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
-from anabranch.observe.story import Story
-from anabranch.observe.terminal import found, per_second, summary_line
+from anabranch.observe.story import Story, per_second
+from anabranch.observe.terminal import found, summary_line
 
 
 @reported

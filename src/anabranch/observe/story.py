@@ -77,6 +77,11 @@ class BatchSeen:
         return sum(processor.bytes for processor in self.processors)
 
 
+def per_second(rows: int, elapsed: float) -> float:
+    """Rows per second of what took so long."""
+    return rows / elapsed if elapsed > 0 else 0.0
+
+
 def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
     """The batch that a progress report tells of, or None if it tells of none."""
     ours = progress.get("anabranch")
@@ -169,15 +174,17 @@ class Story:
 
     @property
     def recent_rate(self) -> float:
-        """Rows per second in the last seconds before the newest batch ended, pauses between batches included."""
-        last = self.last
-        if last is None:
+        """Rows per second in the last seconds before the newest batch ended, pauses between batches included.
+
+        What a batch brings has come since the one before, so time is counted from the end of that one; a long pause
+        counts only in part, and a run's first batch, which takes longest, only as long as it is alone.
+        """
+        if not self.batches:
             return 0.0
-        rows, since = 0, last.started
-        for batch in reversed(self.batches):
-            if batch.ended < last.ended - RECENT_SECONDS:
-                # The time in which nothing was done counts, too.
-                since = min(since, last.ended - RECENT_SECONDS)
-                break
-            rows, since = rows + batch.rows, batch.started
-        return rows / (last.ended - since) if last.ended > since else 0.0
+        batches, last = list(self.batches), self.batches[-1]
+        recent = [batch for batch in batches if batch.ended > last.ended - RECENT_SECONDS] or [last]
+        if len(batches) == 1:
+            return per_second(last.rows, last.seconds)
+        before = batches[-len(recent) - 1] if len(recent) < len(batches) else recent.pop(0)
+        since = min(recent[0].started, max(before.ended, last.ended - 2 * RECENT_SECONDS))
+        return per_second(sum(batch.rows for batch in recent), last.ended - since)

@@ -26,7 +26,7 @@ from rich.text import Text
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count, format_seconds
-from anabranch.observe.story import BatchSeen, ProcessorSeen, Story
+from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, per_second
 
 SHOWN_PROCESSORS = 8
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
@@ -159,11 +159,6 @@ def found(counted: BatchSeen | Story) -> str:
     if counted.results is not None:
         return f"{format_count(counted.results)} results"
     return f"{format_count(counted.combinations)} combinations before the residual predicate"
-
-
-def per_second(rows: int, elapsed: float) -> float:
-    """Rows per second of a run that took so long."""
-    return rows / elapsed if elapsed > 0 else 0.0
 
 
 def panel(story: Story, title: str, elapsed: float, *, memory: int | None = None) -> RenderableType:
