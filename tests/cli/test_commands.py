@@ -18,7 +18,7 @@ import anabranch
 from anabranch.bench import child, throughput
 from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.experiment import Claim, Experiment, Findings
-from anabranch.cli import papers, signals
+from anabranch.cli import bench_output, papers, signals
 from anabranch.cli.bench import PAPERS
 from anabranch.cli.failures import RunInterruptedError, SparkFailedError, first_line, reported
 from anabranch.cli.main import COMMANDS, app
@@ -93,16 +93,19 @@ def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
         assert (command.help or "").partition("\n\n")[0] == entry.line
 
 
-def test_an_experiment_is_refused_before_it_runs_where_nothing_can_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("benchmark", "says"), [("liu-06", "the picture needs matplotlib"), ("groupby", "in Python needs protobuf")]
+)
+def test_a_benchmark_is_refused_before_it_runs_where_a_library_is_missing(
+    benchmark: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(papers, "find_spec", lambda name: None)
-    shown = run(app, ["bench", "liu-06", "--out", str(tmp_path / "out")])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench_output, "find_spec", lambda name: None)
+    shown = run(app, ["bench", benchmark])
 
     assert shown.exit_code == 2
-    assert shown.stderr == (
-        "anabranch: the picture needs matplotlib, which is not installed; pip install 'anabranch[bench]'\n"
-    )
+    assert shown.stderr.endswith(f"{says}, which is not installed; pip install 'anabranch[bench]'\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_experiment_prints_its_table_also_if_the_picture_cannot_be_drawn(

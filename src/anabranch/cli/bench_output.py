@@ -1,4 +1,5 @@
-"""Where a benchmark works, and where its words go: what it is doing to stderr, what it measured to stdout."""
+"""What a benchmark needs, where it works, and where its words go: what it is doing to stderr, what it measured to
+stdout."""
 
 from __future__ import annotations
 
@@ -7,13 +8,24 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-from anabranch.errors import BenchmarkError
+from anabranch.errors import BenchmarkError, ConfigError
 
 PLAIN_WIDTH = 120
+
+
+def require(module: str, package: str, purpose: str) -> None:
+    """Refuse to start without a module that would be missed only after minutes."""
+    try:
+        missing = find_spec(module) is None
+    except ModuleNotFoundError:
+        missing = True
+    if missing:
+        raise ConfigError(f"{purpose} needs {package}, which is not installed; pip install 'anabranch[bench]'")
 
 
 @contextmanager

@@ -17,11 +17,20 @@ from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
-from anabranch.bench.job import CHAIN, CONTENDERS, GROUPBY, GROUPBY_CONTENDERS, SHARED, SHARED_CONTENDERS, SINKS
+from anabranch.bench.job import (
+    CHAIN,
+    CONTENDERS,
+    GROUPBY,
+    GROUPBY_CONTENDERS,
+    SHARED,
+    SHARED_CONTENDERS,
+    SINKS,
+    TRANSFORM,
+)
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
-from anabranch.cli.bench_output import report, show, working_folder
+from anabranch.cli.bench_output import report, require, show, working_folder
 from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import FAILED, AsJson, Debug, reported
 
@@ -167,7 +176,10 @@ def groupby(
     Spark's built-in windows run beside them; their answer is another (a row per group and window, which slides by a
     tenth of its length), so only their time is compared. Prints what `throughput` prints.
     """
-    _compare(locals(), GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
+    chosen = locals()
+    if TRANSFORM in (contender or GROUPBY_CONTENDERS):
+        require("google.protobuf", "protobuf", "transformWithState in Python")
+    _compare(chosen, GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
 
 
 @reported

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +18,7 @@ from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.draw import draw
 from anabranch.bench.experiments.experiment import Experiment
 from anabranch.bench.experiments.report import table, write_findings
-from anabranch.cli.bench_output import report, show, working_folder
+from anabranch.cli.bench_output import report, require, show, working_folder
 from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import FAILED, AsJson, Debug, reported
 from anabranch.errors import ConfigError, did_you_mean
@@ -42,7 +41,7 @@ def command_for(name: str) -> Callable[..., None]:
         debug: Debug = False,
     ) -> None:
         chosen = [experiment, *(_named(name) for name in further or ())]
-        _check_can_draw()
+        require("matplotlib", "matplotlib", "the picture")
         _check_writable(out)
         all_hold = True
         for one in chosen:
@@ -68,11 +67,6 @@ def _named(name: str) -> Experiment:
     if name not in experiments:
         raise ConfigError(f"there is no experiment {name!r}; {did_you_mean(name, experiments)}")
     return experiments[name]
-
-
-def _check_can_draw() -> None:
-    if find_spec("matplotlib") is None:
-        raise ConfigError("the picture needs matplotlib, which is not installed; pip install 'anabranch[bench]'")
 
 
 def _check_writable(out: Path) -> None:
