@@ -24,7 +24,7 @@ help: ## list the targets
 
 setup: java venv ## create .venv with the locked versions; find, or as root on Debian/Ubuntu install, Python and Java
 
-demo: setup ## a three-way stream join on an embedded Spark, watched live and checked against DuckDB
+demo: setup ## a three-way stream join that adapts, on an embedded Spark, watched live and checked against DuckDB
 	@$(with_java) $(BIN)/anabranch demo $(ARGS)
 
 test: setup ## run the tests, in two processes with a Spark each

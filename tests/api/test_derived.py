@@ -97,7 +97,7 @@ def test_a_row_on_which_a_sub_query_fails_is_named_or_put_aside(
         run_to_end(engine(spark, feeds).sql(text), tmp_path / "out")
     run = run_to_end(engine(spark, feeds, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1, 0]
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == {"n": 1, "views": 0}
     assert written(tmp_path / "out").to_pylist() == [{"page": 8}]
     lines = "".join(path.read_text() for path in (tmp_path / "aside").iterdir())
     assert "the column CAST(`page` AS INT) cannot be evaluated" in lines
@@ -112,7 +112,7 @@ def test_a_bad_row_of_a_sub_query_never_joins_also_where_nothing_else_can_be_bad
     run = run_to_end(engine(spark, feeds, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
     assert written(tmp_path / "out").to_pylist() == [{"who": 1, "page": 7}]
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1, 0]
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == {"c": 1, "views": 0}
 
 
 def test_a_cast_that_unites_types_fails_on_a_row_and_not_on_the_run(
@@ -123,7 +123,7 @@ def test_a_cast_that_unites_types_fails_on_a_row_and_not_on_the_run(
     run = run_to_end(engine(spark, feeds, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
     assert written(tmp_path / "out").to_pylist() == [{"x": 7}]
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1, 0, 0]
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == {"u (clicks)": 1, "u (views)": 0, "v": 0}
 
 
 @pytest.mark.parametrize(

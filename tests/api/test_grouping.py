@@ -59,7 +59,7 @@ def test_every_request_is_answered_also_after_the_input_ended_and_went_on(
     assert [event.kind for event in run.events] == ["end"]
     assert str(run.events[0]).endswith("rows of the answer were waiting for it")
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["results"] == 6
+    assert run.lastProgress["anabranch"]["totals"]["results"] == {"query": 6}
     requests.add(client=["a", "b"], at=[3000, 4000], bytes=[7, 8], cost=[0, 0])
     run_to_end(engine(spark, requests).sql(TEXT), tmp_path / "out")
     assert_same_rows(rounded(written(tmp_path / "out")), expected(requests))
@@ -75,7 +75,7 @@ def test_rows_behind_what_was_answered_at_an_end_are_late(spark: SparkSession, r
     run = run_to_end(engine(spark, requests, late_rows=tmp_path / "late").sql(TEXT), tmp_path / "out")
     assert_same_rows(rounded(written(tmp_path / "out")), answered)
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["late"] == [2]
+    assert run.lastProgress["anabranch"]["totals"]["late"] == {"R": 2}
     lines = "".join(path.read_text() for path in (tmp_path / "late").iterdir())
     assert '"row": {"bytes": 7, "client": "a", "cost": "0.00"}' in lines
 
@@ -145,7 +145,7 @@ def test_an_argument_that_fails_puts_its_row_aside(spark: SparkSession, requests
     text = "SELECT sum(100 / (bytes - 10)) AS x FROM R [RANGE 1 MINUTE]"
     run = run_to_end(engine(spark, requests, quarantine=tmp_path / "aside").sql(text), tmp_path / "out")
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["rejected"] == [1]
+    assert run.lastProgress["anabranch"]["totals"]["rejected"] == {"R": 1}
     assert len(written(tmp_path / "out")) == 5
     lines = "".join(path.read_text() for path in (tmp_path / "aside").iterdir())
     assert "the argument 100 / (`bytes` - 10) cannot be evaluated" in lines

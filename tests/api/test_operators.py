@@ -83,7 +83,7 @@ def test_sessions_are_those_of_duckdb_also_in_several_runs(
     assert len(written(tmp_path / "out")) == len(expected(clicks)) > 4
     assert_same_rows(written(tmp_path / "out"), expected(clicks))
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["late"] == [0]
+    assert run.lastProgress["anabranch"]["totals"]["late"] == {"clicks": 0}
     states = [entry for progress in run.recentProgress for entry in progress["anabranch"]["processors"]]
     assert any(entry["activeBytes"] for entry in states)
     assert all(entry["unspillableBytes"] >= entry["activeBytes"] for entry in states), "none of it can be spilled"

@@ -61,7 +61,7 @@ def test_a_run_that_goes_on(
     assert ours["step"] == len(batches) + 1  # the first number is claimed when the run begins
     arrived = [entry["anabranch"]["receivedRows"] for entry in with_rows[2:]]
     assert {name: sum(rows[name] for rows in arrived) for name in ("A", "B")} == {"A": 2, "B": 2}
-    assert ours["totals"]["received"] == [8, 8]
+    assert ours["totals"]["received"] == {"A": 8, "B": 8}
     assert [processor["processor"] for processor in ours["processors"]] == [0, 1]
     assert sum(processor["activeRows"] for processor in ours["processors"]) == 16
     assert all({"activeBytes", "results", "busyMs"} <= processor.keys() for processor in ours["processors"])
@@ -114,7 +114,7 @@ def test_a_condition_that_is_never_true_gives_an_empty_answer(pair: Pair, tmp_pa
     """Spark would like to skip the join altogether; the state has to be kept all the same."""
     run = run_to_end(pair.engine().sql("SELECT A.k FROM A, B WHERE A.k = B.k AND 1 = 0"), tmp_path / "out")
     assert run.lastProgress is not None
-    assert run.lastProgress["anabranch"]["totals"]["received"] == [6, 6]
+    assert run.lastProgress["anabranch"]["totals"]["received"] == {"A": 6, "B": 6}
     assert run.lastProgress["sink"]["numOutputRows"] == 0
 
 

@@ -107,7 +107,7 @@ def test_console_prints_every_batch(pair: Pair, capfd: pytest.CaptureFixture[str
 def test_noop_counts_its_results(pair: Pair) -> None:
     run = pair.query("one").writeStream.format("noop").trigger(availableNow=True).start()
     run.awaitTermination()
-    assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == len(pair.expected())
+    assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == {"query": len(pair.expected())}
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ def test_a_function_may_read_all_part_twice_or_nothing(pair: Pair) -> None:
     totals = run.recentProgress[-1]["anabranch"]["totals"]
     assert totals == {
         "combinations": len(pair.expected()),
-        "results": len(pair.expected()),
-        "received": [12, 12],
-        "late": [0, 0],
+        "results": {"query": len(pair.expected())},
+        "received": {"A": 12, "B": 12},
+        "late": {"A": 0, "B": 0},
         "late_joined": 0,
-        "rejected": [0, 0],
+        "rejected": {"A": 0, "B": 0},
     }
 
 
@@ -196,8 +196,8 @@ def test_totals_tell_rows_of_the_answer_from_the_combinations_they_are_among(pai
     run.awaitTermination()
     totals = run.recentProgress[-1]["anabranch"]["totals"]
     assert totals["combinations"] == len(pair.expected())
-    assert totals["results"] == len(written(tmp_path / "out"))
-    assert 0 < totals["results"] < totals["combinations"]
+    assert totals["results"] == {"query": len(written(tmp_path / "out"))}
+    assert 0 < totals["results"]["query"] < totals["combinations"]
 
     pair.add(1)
     writer = pair.engine().sql(text).writeStream.foreachBatch(lambda results, batch_id: None)
@@ -205,7 +205,7 @@ def test_totals_tell_rows_of_the_answer_from_the_combinations_they_are_among(pai
     run.awaitTermination()
     totals = run.recentProgress[-1]["anabranch"]["totals"]
     assert totals["combinations"] == len(pair.expected())
-    assert totals["results"] is None
+    assert totals["results"] == {"query": None}
 
 
 def test_an_error_in_the_function_ends_the_run_and_the_batch_comes_again_as_it_was(pair: Pair) -> None:

@@ -21,7 +21,7 @@ GROUPS = 16
 ROWS = 200
 ALIASES = ("o", "p")
 IDENTITY = {
-    "engine version": "0.1",
+    "engine version": "0.2",
     "groups": GROUPS,
     "session time zone": "UTC",
 }

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import tempfile
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,9 +16,12 @@ from typer.testing import CliRunner
 
 import anabranch
 from anabranch.bench import child, throughput
-from anabranch.cli import signals
+from anabranch.bench.experiments import EXPERIMENTS
+from anabranch.bench.experiments.experiment import Claim, Experiment, Findings
+from anabranch.cli import bench_output, papers, signals
+from anabranch.cli.bench import PAPERS
 from anabranch.cli.failures import RunInterruptedError, SparkFailedError, first_line, reported
-from anabranch.cli.main import app
+from anabranch.cli.main import COMMANDS, app
 from anabranch.errors import AnabranchError, BadRowError, ConfigError, CorruptStateError, UnsupportedError
 
 run = CliRunner().invoke
@@ -86,8 +92,73 @@ def test_an_interrupted_benchmark_leaves_nothing(tmp_path: Path, monkeypatch: py
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_unknown_command_is_refused_with_exit_code_two() -> None:
-    assert run(app, ["dmeo"]).exit_code == 2
+def test_the_list_says_of_a_paper_what_its_experiment_claims() -> None:
+    assert {experiment.name: experiment.claim for experiment in EXPERIMENTS} == PAPERS
+
+
+def test_the_list_of_commands_says_what_each_says_of_itself() -> None:
+    for entry in COMMANDS:
+        command = typer.main.get_command(entry.load())
+        assert (command.help or "").partition("\n\n")[0] == entry.line
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "says"), [("liu-06", "the picture needs matplotlib"), ("groupby", "in Python needs protobuf")]
+)
+def test_a_benchmark_is_refused_before_it_runs_where_a_library_is_missing(
+    benchmark: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(bench_output, "find_spec", lambda name: None)
+    shown = run(app, ["bench", benchmark])
+
+    assert shown.exit_code == 2
+    assert shown.stderr.endswith(f"{says}, which is not installed; pip install 'anabranch[bench]'\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_experiment_prints_its_table_also_if_the_picture_cannot_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_drawn(*_: object) -> Path:
+        raise OSError(28, "No space left on device", "liu-06.png")
+
+    findings = Findings("liu-06", (), (Claim("all is well", True, "1 of 1"),), EXPERIMENTS[0].workload)
+    monkeypatch.setattr(papers, "embedded_spark", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(Experiment, "run", lambda *_: findings)
+    monkeypatch.setattr(papers, "draw", not_drawn)
+    shown = run(app, ["bench", "liu-06", "--out", str(tmp_path)])
+
+    assert "holds: all is well" in shown.stdout
+    assert shown.exit_code == 1
+    assert "No space left" in shown.stderr
+    assert (tmp_path / "liu-06.json").exists()
+
+
+def test_a_misspelt_command_is_refused_with_exit_code_two_and_the_right_spelling() -> None:
+    shown = run(app, ["dmeo"])
+
+    assert shown.exit_code == 2
+    assert "Did you mean 'demo'?" in shown.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["bench", "--help"], ["bench", "--list"]])
+def test_what_needs_no_engine_imports_none(arguments: list[str]) -> None:
+    program = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr))"
+    program += "; from anabranch.__main__ import app; app(prog_name='anabranch')"
+    shown = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True, timeout=60
+    )
+    heavy = {"pyspark", "pandas", "numpy", "pyarrow", "sqlglot", "duckdb", "matplotlib", "anabranch.bench"}
+
+    assert heavy & set(shown.stderr.split()) == set()
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "anabranch", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert shown.stdout == f"anabranch {anabranch.__version__}\n"
 
 
 def failing(error: BaseException) -> typer.Typer:

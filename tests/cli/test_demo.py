@@ -22,8 +22,9 @@ from anabranch.cli import demo_query, signals
 from anabranch.cli.demo_query import _EXPECTED, compare
 from anabranch.cli.demo_streams import LATENESS, Shop, write_streams
 from anabranch.cli.main import app
+from anabranch.cli.run_file import load
 from anabranch.cli.traffic import LATENESS as TRAFFIC_LATENESS
-from anabranch.cli.traffic import SENSORS, Town, write_town
+from anabranch.cli.traffic import READINGS, SENSORS, Town, write_town
 from anabranch.errors import ConfigError
 
 STREAMS = ("orders", "payments", "shipments")
@@ -143,6 +144,16 @@ def test_a_folder_in_use_is_not_written_to(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize(("processors", "shares"), [(1, (8,)), (2, (8, 1)), (5, (8, 1, 1, 1, 1))])
+def test_most_state_begins_on_one_processor_of_any_number(
+    tmp_path: Path, processors: int, shares: tuple[int, ...]
+) -> None:
+    (tmp_path / "orders.toml").write_text(demo_query.run_file(processors))
+    described = load(tmp_path / "orders.toml")
+
+    assert (described.processors, described.initial_placement) == (processors, shares)
+
+
 def start(*arguments: str, temporary: Path) -> subprocess.Popen[str]:
     """The command in a process of its own, with its temporary files where we can see them."""
     return subprocess.Popen(
@@ -167,6 +178,8 @@ def test_the_demo_is_exact_and_what_it_keeps_can_be_inspected_and_leaves_nothing
     assert err == ""
     assert "exact: " in out
     assert "batch 2: 3,000 rows in" in out
+    assert "80% of the state on one of 3 processors" in out
+    assert " relocate: join of o, p, s: " in out
     assert set(psutil.Process().children(recursive=True)) <= before
     assert list(temporary.iterdir()) == []
     found = json.loads(CliRunner().invoke(app, ["inspect", "--json", str(kept / "checkpoint")]).stdout)
@@ -182,6 +195,11 @@ def test_the_story_of_a_plan_finds_the_car_that_turned_and_is_exact_in_town(tmp_
     assert err == ""
     minutes = [line for line in out.splitlines() if line.startswith(("│", "|"))]
     assert [line for line in minutes if "mph" in line] == [line for line in minutes if "SOXFAN4, 50 mph" in line]
+    assert "Which cars came along road 1 and turned onto road 2" in out
+    for car in {reading.car for reading in READINGS if reading.sensor == "sensor2"}:
+        first = [reading.minute for reading in READINGS if (reading.car, reading.sensor) == (car, "sensor1")]
+        second = [reading.minute for reading in READINGS if (reading.car, reading.sensor) == (car, "sensor2")]
+        assert all(before < after for before in first for after in second), "as the question has it"
     assert "exchanged by key hash in 2 rounds" in out
     assert "exact: " in out
     assert list(tmp_path.iterdir()) == []

@@ -204,7 +204,7 @@ def test_what_is_no_checkpoint_is_refused_in_one_line(tmp_path: Path, name: str,
 
     shown = run(app, ["inspect", str(tmp_path / name)])
 
-    assert shown.exit_code == 1
+    assert shown.exit_code == 2
     assert shown.stderr.count("\n") == 1
     assert said.format(path=tmp_path) in shown.stderr
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,10 +16,11 @@ from pyspark.sql import SparkSession
 
 from anabranch.cli import launch
 from anabranch.cli.failures import first_line
-from anabranch.cli.run_file import RunFile, SinkTarget, StreamSource
+from anabranch.cli.run_file import RunFile, SinkTarget, StreamSource, load
 from anabranch.errors import ConfigError
 
 pytestmark = pytest.mark.spark
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run_file(folder: Path, **changes: object) -> RunFile:
@@ -50,7 +52,7 @@ def run_file(folder: Path, **changes: object) -> RunFile:
     [
         ({"schema": None}, "a stream of files needs a schema, such as schema = 'k BIGINT"),
         ({"schema": "k BIGNIT, v"}, "'k BIGNIT, v' is no schema as Spark writes it"),
-        ({"path": "/nowhere/at/all"}, "Path does not exist: .*/nowhere/at/all"),
+        ({"path": "/nowhere/at/all"}, "there is no folder /nowhere/at/all; correct streams.a.path, or make"),
         ({"path": __file__}, "is a file; name the folder that files arrive in"),
         ({"format": "parqet"}, r"Spark cannot open it: \[DATA_SOURCE_NOT_FOUND\] .* parqet"),
         ({"format": "kafka"}, "Failed to find data source: kafka"),
@@ -81,6 +83,17 @@ def test_a_file_that_cannot_be_read_is_named(spark: SparkSession, tmp_path: Path
         run.awaitTermination()
     assert "0.parquet" in first_line(failed.value)
     assert first_line(failed.value).startswith("a source cannot be read: [FAILED_READ_FILE")
+
+
+def test_the_example_with_synthetic_streams_runs_and_adapts(spark: SparkSession, tmp_path: Path) -> None:
+    shutil.copy(EXAMPLES / "synthetic.toml", tmp_path)
+    described = load(tmp_path / "synthetic.toml")
+    run = launch.start(launch.prepare(spark, described), described)
+    run.awaitTermination()
+    assert run.lastProgress is not None
+    # In two ranges, for ratios r of 4, 2 and 1: 10,000 / r keys, each 2 r times in each of the streams.
+    assert run.lastProgress["anabranch"]["totals"]["results"] == {"query": 80_000 * (4**2 + 2**2 + 1**2)}
+    assert {"relocate", "spill", "clean-up"} <= {event.kind for event in run.events}
 
 
 DESCRIBED = """

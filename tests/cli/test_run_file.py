@@ -156,6 +156,12 @@ sink: {path: "file:/elsewhere/out"}
         ),
         ("[sink]", "[policies.spill]\npush = 7\n[sink]", "policies.spill is wrong: push is the share"),
         ("query =", "initial_placement = 'a'\nquery =", "initial_placement must be a list of numbers"),
+        ("format = 'json'", "format = 'anabranch-synthetic'", "streams.a.path is of no use: anabranch-synthetic makes"),
+        (
+            "format = 'kafka'",
+            "format = 'anabranch-synthetic'",
+            "options is wrong: anabranch-synthetic has no option",
+        ),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_key_and_the_remedy(
@@ -169,6 +175,18 @@ def test_a_wrong_file_is_refused_with_the_key_and_the_remedy(
 
     assert expected in str(refused.value)
     assert str(refused.value).startswith("q.toml")
+
+
+@pytest.mark.parametrize("options", ["{}", "{ rows = 10 }", "{ rows = 10, paced = true }", "{ paced = false }"])
+def test_synthetic_rows_that_are_yet_to_come_are_refused_where_the_run_would_end_before(
+    tmp_path: Path, options: str
+) -> None:
+    stream = f'format = "anabranch-synthetic"\noptions = {options}\n'
+    text = f'query = "q"\ncheckpoint = "c"\n[sink]\npath = "o"\n[streams.a]\n{stream}'
+
+    with pytest.raises(ConfigError, match=r"streams.a.options must say how many rows .* trigger.processing_time"):
+        load(written(tmp_path, text))
+    assert load(written(tmp_path, text + '[trigger]\nprocessing_time = "1 second"')).processing_time == "1 second"
 
 
 def test_no_streams_at_all_are_refused(tmp_path: Path) -> None:

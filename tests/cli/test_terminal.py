@@ -3,28 +3,50 @@
 from __future__ import annotations
 
 import io
+import os
+import pty
+import sys
+import termios
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 from anabranch.cli.wording import fold
+from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, batch_seen
 from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
 
 
-def progress(number: int, rows: int = 1_000, milliseconds: int = 500, results: int = 10) -> dict[str, Any]:
+def progress(
+    number: int, rows: int = 1_000, milliseconds: int = 500, results: int = 10, spilled: int = 0
+) -> dict[str, Any]:
+    """A batch that begins so many seconds after eight as its number is."""
     return {
         "batchId": number,
+        "timestamp": f"2026-01-01T08:00:{number:02d}.000Z",
         "numInputRows": rows,
         "durationMs": {"triggerExecution": milliseconds},
         "sink": {"numOutputRows": results},
         "anabranch": {
             "lateRows": {"a": 1, "b": 2},
             "quarantinedRows": {"a": 0, "b": 4},
+            "watermark": {"a": 1_767_254_400_000_000 + number * 1_000_000, "b": None},
             "processors": [
-                {"processor": p, "activeRows": 10, "activeBytes": 2048, "results": 5, "busyMs": 12.5} for p in range(2)
+                {
+                    "processor": p,
+                    "activeRows": 10,
+                    "activeBytes": 2048,
+                    "spilledRows": spilled,
+                    "spilledBytes": 10 * spilled,
+                    "owingGroups": min(spilled, 3),
+                    "owedResults": 2 * spilled,
+                    "results": 5,
+                    "busyMs": 12.5,
+                }
+                for p in range(2)
             ],
         },
     }
@@ -38,13 +60,13 @@ def batch(number: int, **changes: Any) -> BatchSeen:
 
 def wide(number: int, processors: int) -> BatchSeen:
     states = tuple(ProcessorSeen(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
-    return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 12.3, states)
+    return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 13.0 * number, 12.3, states, {"orders": 1, "paid": 2})
 
 
-def drawn(story: Story, width: int, **changes: Any) -> list[str]:
+def drawn(story: Story, width: int, elapsed: float = 3.0, **changes: Any) -> list[str]:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     with console.capture() as captured:
-        console.print(panel(story, "a query", 3.0, **changes))
+        console.print(panel(story, "a query", elapsed, **changes))
     return captured.get().splitlines()
 
 
@@ -52,7 +74,8 @@ def test_a_batch_is_read_from_progress() -> None:
     seen = batch(3)
 
     assert (seen.number, seen.rows, seen.results, seen.late, seen.rejected) == (3, 1_000, 10, 3, 4)
-    assert (seen.seconds, seen.rate) == (0.5, 2_000.0)
+    eight = datetime(2026, 1, 1, 8, tzinfo=UTC).timestamp()
+    assert (seen.started, seen.seconds, seen.ended) == (eight + 3, 0.5, eight + 3.5)
     assert (seen.state_rows, seen.state_bytes) == (20, 4096)
 
 
@@ -60,8 +83,8 @@ def test_combinations_that_a_residual_predicate_may_reject_are_never_called_resu
     counted, uncounted = batch(0, results=7), batch(1, results=-1)
     assert (counted.results, counted.combinations) == (7, 10)
     assert (uncounted.results, uncounted.combinations) == (None, 10)
-    assert "7 results" in batch_line(counted)
-    assert "10 combinations before the residual predicate" in batch_line(uncounted)
+    assert "7 results" in batch_line(counted, 1.0)
+    assert "10 combinations before the residual predicate" in batch_line(uncounted, 1.0)
 
     story = Story()
     story.add(counted)
@@ -84,7 +107,50 @@ def test_a_story_counts_every_batch_once() -> None:
 
     assert [story.add(batch(number)) for number in (0, 1, 1, 0, 2)] == [True, True, False, False, True]
     assert (story.count, story.rows, story.results, story.late, story.rejected) == (3, 3_000, 30, 9, 12)
-    assert story.rate == 2_000.0
+
+
+def test_rows_per_second_are_those_of_the_clock_and_not_of_the_time_spent_on_batches() -> None:
+    story = Story()
+    for number in range(5):
+        story.add(batch(number, milliseconds=100))
+
+    assert story.recent_rate == pytest.approx(1_000), "1,000 rows come every second, and are done in a tenth"
+    assert "500 rows/s" in summary_line(story, 10.0)
+    assert any("500 overall" in line for line in drawn(story, 80, elapsed=10.0))
+
+
+def test_what_happened_long_ago_does_not_count_as_of_late() -> None:
+    story = Story()
+    story.add(batch(0, rows=1_000_000))
+    for number in range(40, 51):
+        story.add(batch(number, rows=100))
+
+    assert story.recent_rate == pytest.approx(100)
+
+
+def test_a_slow_batch_after_a_pause_is_not_taken_for_fast() -> None:
+    story = Story()
+    story.add(batch(0))
+    story.add(batch(20, rows=3_000, milliseconds=30_000))
+
+    assert story.recent_rate == pytest.approx(3_000 / 30)
+
+
+def test_what_clean_up_and_the_end_of_the_input_answer_is_in_the_story_and_the_panel() -> None:
+    story = Story()
+    story.add(batch(0, spilled=40))
+    assert any("80" in line and "6 groups owe about 160 results" in line for line in drawn(story, 80))
+    story.add_event(Event(0.0, "clean-up", "some groups", {"answered": 7, "results": 9}))
+    story.add_event(Event(0.0, "clean-up", "in passing", {"answered": None, "results": 9}))
+    story.add_event(Event(0.0, "end", "the input has ended", {"results": 5}))
+    assert not story.add(batch(0)), "known, but nothing is on disk any more"
+
+    text = "\n".join(drawn(story, 80))
+    assert story.results == 10 + 7 + 5
+    assert "22  10 in the last batch" in text
+    assert "nothing owed" in text
+    story.add_event(Event(0.0, "end", "nobody counted", {"results": -1}))
+    assert story.results is None
 
 
 def test_the_median_ignores_batches_without_input() -> None:
@@ -115,18 +181,18 @@ def test_the_panel_tells_the_numbers() -> None:
     story.add(batch(0))
     story.add(batch(1, milliseconds=250))
 
-    text = "\n".join(drawn(story, 80, events=[Event(0.0, "memory", "too much")]))
+    text = "\n".join(drawn(story, 80))
 
     for expected in (
         "2,000",
         "50%",
-        "4,000",
+        "1,333",
         "0.25 s",
         "median 0.38 s",
         "█▅",
         "2.0 KiB",
         "8 in quarantine",
-        "too much",
+        "08:00:01  UTC on 2026-01-01, of a",
     ):
         assert expected in text
 
@@ -139,19 +205,21 @@ def test_a_processor_over_its_budget_has_a_full_bar() -> None:
     story = Story()
     story.add(batch(0))
 
-    assert "█" * 22 in "\n".join(drawn(story, 80, memory=1_000))
+    assert "█" * 20 in "\n".join(drawn(story, 80, memory=1_000))
 
 
 def test_where_nobody_watches_there_is_a_line_per_batch_and_event() -> None:
     lines: list[str] = []
     story = Story()
     with PlainView(lines.append, story) as view:
-        view.batch(batch(7))
+        story.add(batch(7, spilled=5))
+        view.batch(batch(7, spilled=5))
         view.event(Event(0.0, "resume", "continuing"))
         view.tick()
 
     assert lines == [
-        "batch 7: 1,000 rows in, 10 results; 0.50 s, 2,000 rows/s; state 20 rows, 4.0 KiB; 3 late, 4 in quarantine",
+        "batch 7: 1,000 rows in, 10 results; 0.50 s, 2,000 rows/s; state 20 rows, 4.0 KiB; on disk 10 rows, 6 groups "
+        "owe about 20 results; 3 late, 4 in quarantine",
         "00:00:00 resume: continuing",
     ]
 
@@ -162,22 +230,50 @@ def test_the_live_view_leaves_the_last_picture_standing() -> None:
     with LiveView(console, story, "a query") as view:
         story.add(batch(0))
         view.batch(batch(0))
-        view.event(Event(0.0, "resume", "continuing"))
 
     text = console.file.getvalue()  # type: ignore[attr-defined]
-    assert text.rindex("resume: continuing") > text.index("waiting for the first batch")
+    assert text.rindex("10 in the last batch") > text.index("waiting for the first batch")
+
+
+def test_the_live_view_shows_the_whole_reason_of_every_adaptation() -> None:
+    console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    reason = "groups move, since " + " ".join(f"reason {number}" for number in range(40))
+    with LiveView(console, Story(), "a query") as view:
+        view.event(Event(0.0, "relocate", reason))
+        view.event(Event(1.0, "relocate", reason))
+
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    text = " ".join(" ".join(lines).split())
+    assert text.count(reason) == 2
+    assert text.count("00:00:00 relocate: ") == text.count("00:00:01 relocate: ") == 1
+    assert len([line for line in lines if "reason" in line]) > 10, "in lines that fit"
+
+
+def test_keys_are_not_echoed_into_the_panel_and_the_terminal_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs) as keyboard:
+        monkeypatch.setattr(sys, "stdin", keyboard)
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp())
+        before = termios.tcgetattr(keyboard)
+        with no_echo():
+            assert not termios.tcgetattr(keyboard)[3] & termios.ECHO
+        assert termios.tcgetattr(keyboard) == before
+        monkeypatch.setattr(os, "tcgetpgrp", lambda _: os.getpgrp() + 1)
+        with no_echo():
+            assert termios.tcgetattr(keyboard) == before, "somebody else has the terminal"
+    os.close(ours)
 
 
 def test_a_batch_without_late_rows_does_not_mention_them() -> None:
-    assert "late" not in batch_line(wide(0, 1))
+    assert "late" not in batch_line(wide(0, 1), 1.0)
 
 
 def test_a_run_is_told_in_one_line() -> None:
     story = Story()
     story.add(batch(0))
 
-    assert summary_line(story, 0.6) == (
-        "1,000 rows in, 10 results in 0.60 s and 1 batch; 2,000 rows/s, median batch 0.50 s, state at most 4.0 KiB"
+    assert summary_line(story, 0.5) == (
+        "1,000 rows in, 10 results in 0.50 s and 1 batch; 2,000 rows/s, median batch 0.50 s, state at most 4.0 KiB"
     )
 
 

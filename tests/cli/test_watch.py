@@ -19,10 +19,11 @@ from anabranch.observe.terminal import PlainView
 def progress(number: int) -> dict[str, Any]:
     return {
         "batchId": number,
+        "timestamp": "2026-01-01T08:00:00.000Z",
         "numInputRows": 10,
         "durationMs": {"triggerExecution": 5},
         "sink": {"numOutputRows": 0},
-        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "processors": []},
+        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "watermark": {}, "processors": []},
     }
 
 
@@ -89,3 +90,18 @@ def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
         watch(ScriptedRun([(0, []), (1, [])], BadRowError("a null")), story, PlainView(lines.append, story))
 
     assert story.count == 1
+
+
+def test_what_the_end_of_the_input_and_clean_up_answer_is_counted_before_the_last_picture() -> None:
+    cleaned = Event(0.0, "clean-up", "the input has ended", {"answered": 7})
+    ended = Event(0.0, "end", "the input has ended", {"results": 5})
+    story, last_picture = Story(), list[int | None]()
+
+    class Watched(PlainView):
+        def __exit__(self, *_: object) -> None:
+            last_picture.append(story.results)
+
+    watch(ScriptedRun([(0, []), (1, []), (1, [cleaned, ended])]), story, Watched(lambda line: None, story))
+
+    assert last_picture == [12]
+    assert (story.events["clean-up"], story.events["end"]) == (1, 1)

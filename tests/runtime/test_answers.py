@@ -105,7 +105,7 @@ def test_self_joins_unbounded_streams_and_mixed_widths(spark: SparkSession, tmp_
         engine("two").sql("SELECT a.v FROM vals a, silent s WHERE a.k = s.k AND 1 = 1"), tmp_path / "nothing"
     )
     assert run.exception() is None
-    assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == 0
+    assert run.recentProgress[-1]["anabranch"]["totals"]["results"] == {"query": 0}
 
 
 def test_event_time_of_every_type_means_the_same(spark: SparkSession, tmp_path: Path) -> None:

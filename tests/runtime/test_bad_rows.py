@@ -72,11 +72,11 @@ def test_a_bad_row_stops_the_run_until_there_is_a_quarantine(spark: SparkSession
     assert ours["lateRows"] == {"A": 1, "B": 0}
     assert ours["totals"] == {
         "combinations": len(written(tmp_path / "out")),
-        "results": len(written(tmp_path / "out")),
-        "received": [6, 4],
-        "late": [1, 0],
+        "results": {"query": len(written(tmp_path / "out"))},
+        "received": {"A": 6, "B": 4},
+        "late": {"A": 1, "B": 0},
         "late_joined": 0,
-        "rejected": [2, 1],
+        "rejected": {"A": 2, "B": 1},
     }
 
 

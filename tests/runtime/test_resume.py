@@ -106,7 +106,7 @@ def test_anything_else_that_differs_is_refused_and_named(
     assert "inputs, C was absent" in refusal(setting.query(renamed))
     with monkeypatch.context() as patched:
         patched.setattr(ab, "__version__", "9.9.0")
-        assert "engine version was '0.1' and is now '9.9'" in refusal(setting.query())
+        assert "engine version was '0.2' and is now '9.9'" in refusal(setting.query())
     zone = setting.spark.conf.get("spark.sql.session.timeZone")
     setting.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:

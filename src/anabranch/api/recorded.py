@@ -30,7 +30,7 @@ from anabranch.runtime.leftovers import take_back_output
 from anabranch.runtime.memory import Memory
 from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
 from anabranch.runtime.prepare import Plan
-from anabranch.runtime.query_settings import TIME_ZONE, put_in_force, session_like, settings_in_force
+from anabranch.runtime.query_settings import put_in_force, session_like
 from anabranch.runtime.step import StepRunner
 from anabranch.state.store import Json
 
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 AGAIN = "start its program again and let it call run.clean_up()"
 
 
-def clean_up_stopped(spark: SparkSession, checkpoint: Checkpoint, empty: Path, tell: Callable[[int], None]) -> int:
+def clean_up_stopped(
+    checkpoint: Checkpoint, start_spark: Callable[[], SparkSession], empty: Path, tell: Callable[[int], None]
+) -> int:
     """Deliver all that a stopped run owes, and what rows that were held back give; returns how many results that were.
 
-    `empty` is a folder without files, which stands for the streams. `tell` hears how many groups still owe results.
+    Spark is started only if something is owed and can be delivered from here. `empty` is a folder without files, which
+    stands for the streams. `tell` hears how many groups still owe results.
     """
     body = checkpoint.recorded()
-    settings = body.get("session settings") or {TIME_ZONE: body["time zone"]}  # before there were others on record
-    spark = session_like(spark)
-    put_in_force(spark, settings)
-    engine, writers = _rebuild(spark, checkpoint.path, body, empty)
-    checkpoint.take(describe_engine(anabranch.__version__, engine.groups, settings_in_force(spark)))
+    settings = body["session settings"]
+    checkpoint.take(describe_engine(anabranch.__version__, body["groups"], settings))
     try:
         last = checkpoint.last_step()
         if last is None:
@@ -60,6 +60,12 @@ def clean_up_stopped(spark: SparkSession, checkpoint: Checkpoint, empty: Path, t
                 f"{checkpoint.path}: a batch was under way when the run was stopped. Start the run again; once that "
                 "batch is done, what it owes can be cleaned up"
             )
+        if not _may_owe(checkpoint, last):
+            return 0
+        _check_needs_no_program(checkpoint.path, body)
+        spark = session_like(start_spark())
+        put_in_force(spark, settings)
+        engine, writers = _rebuild(spark, checkpoint.path, body, empty)
         plan, runner = _runner(engine, writers, checkpoint)
         packed = no_rows(spark, plan)
         tell(runner.owing_groups)
@@ -73,6 +79,28 @@ def clean_up_stopped(spark: SparkSession, checkpoint: Checkpoint, empty: Path, t
         return _delivered(checkpoint.last_step()) - _delivered(last)
     finally:
         checkpoint.release()
+
+
+def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
+    """False if a look at the last step shows that nothing is owed, held back or on its way."""
+    if checkpoint.announced(last) is not None or last.moving or last.hold:
+        return True
+    plan = checkpoint.plan(last.plan)
+    for _, manifest in checkpoint.reports_of(last):
+        for identity, state in zip(plan["operators"], manifest.operators, strict=True):
+            # Only a grouping's own step can tell which of its spilled groups still owe answers.
+            owing = state.generations if identity in plan["groupings"] else state.owing()
+            if owing or any(state.held) or state.overdue:
+                return True
+    return False
+
+
+def _check_needs_no_program(path: Path, body: Json) -> None:
+    for name, query in body["queries"].items():
+        if query["sink"] is None:
+            raise CheckpointError(f"{path}: the answer to {name!r} goes where only its program can write; {AGAIN}")
+    if body["operators"]:
+        raise CheckpointError(f"{path}: {body['operators'][0]!r} is an operator of a program; {AGAIN}")
 
 
 def _delivered(step: Step | None) -> int:
@@ -120,10 +148,6 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
         engine.register(name, frame, time=stream["time"], lateness=lateness)
     writers = {}
     for name, query in body["queries"].items():
-        if query["sink"] is None:
-            raise CheckpointError(f"{path}: the answer to {name!r} goes where only its program can write; {AGAIN}")
-        if body["operators"]:
-            raise CheckpointError(f"{path}: {body['operators'][0]!r} is an operator of a program; {AGAIN}")
         try:
             writer = engine.sql(query["text"], joins=query["joins"], emit=query["emit"]).writeStream
         except AnabranchError as error:

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch
 from anabranch.api.made_under import check_unchanged, settings_of_a_run
 from anabranch.api.picture import draw
-from anabranch.api.progress import describe, processors, totals
+from anabranch.api.progress import describe, groups, lateness_of, processors, totals
 from anabranch.api.recording import recording
 from anabranch.api.spark_query import query_name, start_spark_query
 from anabranch.api.targets import check_target, free_name, target_of
@@ -161,6 +161,10 @@ class Run:
                 told["results"] = results[-1].totals["results"].get(name, told["results"])
         return combined
 
+    def groups(self) -> list[dict[str, Any]]:
+        """The partition groups that have state now: a dict for each processor, operator and group."""
+        return groups(self._results[-1]) if self._results else []
+
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         """Wait until the run ends; an error in it is raised here. With a timeout: whether it has ended."""
         if not self._wait_for_end(timeout):
@@ -304,7 +308,7 @@ class Run:
         if result is not None:
             rows = result.output_rows.values()
             progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
-            progress["anabranch"] = describe(result)
+            progress["anabranch"] = describe(result, lateness_of(self._plan.layout))
         return progress
 
     @property

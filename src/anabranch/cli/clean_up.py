@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from anabranch.api.recorded import clean_up_stopped
+from anabranch.cli.checkpoint_folder import existing_checkpoint
 from anabranch.cli.embedded import embedded_spark
 from anabranch.cli.failures import AsJson, Debug, reported
 from anabranch.cli.wording import doing, say
-from anabranch.errors import CheckpointError
-from anabranch.runtime.checkpoint import Checkpoint
 
 
 @reported
@@ -34,35 +34,30 @@ def clean_up(
     on record. It may be interrupted and started again: nothing is lost or delivered twice. A run that hands its results
     to a function of a program has to be cleaned up by that program (`run.clean_up()`).
     """
-    found = Checkpoint(checkpoint)
-    if not found.exists():
-        raise CheckpointError(
-            f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
-        )
+    taken = existing_checkpoint(checkpoint)
     console = Console(quiet=quiet or as_json)
+    columns = (TextColumn("cleaning up"), BarColumn(), MofNCompleteColumn(), TextColumn("groups"), TimeElapsedColumn())
+    progress = Progress(*columns, console=console, transient=True)
+    task = progress.add_task("", total=None)
+    most = 0
+
+    def tell(owing: int) -> None:
+        nonlocal most
+        most = max(most, owing)
+        progress.update(task, total=most, completed=most - owing)
+
     with ExitStack() as stack:
-        with doing(console, "starting Spark"):
-            spark = stack.enter_context(embedded_spark(debug=debug))
+
+        def start_spark() -> SparkSession:
+            with doing(console, "starting Spark"):
+                spark = stack.enter_context(embedded_spark(debug=debug))
+            stack.enter_context(progress)
+            return spark
+
         empty = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-clean-up-"))
-        columns = (
-            TextColumn("cleaning up"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("groups"),
-            TimeElapsedColumn(),
-        )
-        progress = stack.enter_context(Progress(*columns, console=console, transient=True))
-        task = progress.add_task("", total=None)
-        most = 0
-
-        def tell(owing: int) -> None:
-            nonlocal most
-            most = max(most, owing)
-            progress.update(task, total=most, completed=most - owing)
-
-        results = clean_up_stopped(spark, found, Path(empty), tell)
+        results = clean_up_stopped(taken, start_spark, Path(empty), tell)
     if as_json:
-        print(json.dumps({"checkpoint": str(found.path), "groups": most, "results": results}, indent=2))
+        print(json.dumps({"checkpoint": str(taken.path), "groups": most, "results": results}, indent=2))
     elif most or results:
         say(console, f"{results:,} postponed results{f' of {most} groups' if most else ''} are delivered")
     else:

@@ -1,8 +1,9 @@
-"""`anabranch demo`: three generated streams, a three-way join, watched live, and checked against DuckDB.
+"""`anabranch demo`: three generated streams, a three-way join that adapts, watched live, and checked against DuckDB.
 
-The demo writes its streams and a run file into a folder and runs that file as `anabranch run` would. While Spark
-starts, a thread generates the streams. At the end DuckDB answers the same question from the complete input, and both
-answers are compared as multisets; a difference is a failure of the command.
+The demo writes its streams and a run file into a folder and runs that file as `anabranch run` would. The run starts
+badly on purpose: most of the state on one processor, and less memory than the windows need. While Spark starts, a
+thread generates the streams. At the end DuckDB answers the same question from the complete input, and both answers are
+compared as multisets; a difference is a failure of the command.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,7 +33,7 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError
 from anabranch.observe.numbers import format_seconds
-from anabranch.observe.story import Story
+from anabranch.observe.story import Story, per_second
 from anabranch.observe.terminal import summary_line
 
 TITLE = "three-way join of orders, payments and shipments"
@@ -45,9 +46,7 @@ class _Outcome:
     verdict: demo_query.Verdict
 
 
-demos = typer.Typer(
-    epilog=EXIT_CODES, rich_markup_mode="markdown", context_settings={"help_option_names": ["-h", "--help"]}
-)
+demos = typer.Typer(epilog=EXIT_CODES, rich_markup_mode="markdown", add_completion=False)
 demos.command(epilog=EXIT_CODES)(plan)
 
 
@@ -55,9 +54,11 @@ demos.command(epilog=EXIT_CODES)(plan)
 @reported
 def demo(
     context: typer.Context,
-    rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 800_000,
-    batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 12,
-    processors: Annotated[int, typer.Option(help="How many query processors share the state.", min=1)] = 2,
+    rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 1_000_000,
+    batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 20,
+    processors: Annotated[
+        int, typer.Option(help="How many query processors share the state.", min=1)
+    ] = demo_query.PROCESSORS,
     seed: Annotated[int, typer.Option(help="The same seed generates the same streams.", min=0)] = 1,
     keep: Annotated[
         Path | None, typer.Option(help="Leave streams, results, checkpoint and orders.toml in this new folder.")
@@ -68,8 +69,10 @@ def demo(
     """See it work: a three-way stream join on an embedded Spark, checked against DuckDB.
 
     Generates three streams (orders, payments, shipments), joins them in windows of minutes, shows the run while it
-    goes on, and compares the results with those of DuckDB on the complete input, as exact multisets. Takes about half
-    a minute and leaves nothing behind: no file, no process, also when interrupted.
+    goes on, and compares the results with those of DuckDB on the complete input, as exact multisets. Most state begins
+    on one processor, and memory is short: watch state move until the bars are level, go to disk when memory is full,
+    and what that postponed arrive in the end. Takes about half a minute and leaves nothing behind: no file, no process,
+    also when interrupted.
 
     `demo plan` tells another story: a plan of several operators, minute by minute.
     """
@@ -92,23 +95,42 @@ def demo(
 
 
 def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bool) -> _Outcome:
-    file = replace(_write_run_file(folder), processors=processors)
+    file = _write_run_file(folder, processors)
     say(console, f"Anabranch {anabranch.__version__}: a {TITLE}\n", "bold")
     show_query(console, file.query)
-    console.print()
+    say(console, f"\n{_premise(file)}\n")
     story = Story(expected_rows=shop.total_rows)
     view = silent_view(story) if console.quiet else choose_view(story, TITLE, file.memory)
     with ExitStack() as stack:
         with doing(console, f"starting Spark, generating 3 x {shop.rows:,} rows"):
             spark = _start(stack, shop, folder, debug)
+        with doing(console, "letting Spark analyse the query"):
             query = launch.prepare(spark, file)
         show_plan(console, query)
         console.print()
         seconds = watch(launch.start(query, file), story, view)
     say(console, summary_line(story, seconds))
+    say(console, _adaptations(story))
     with doing(console, "asking DuckDB the same question"):
         verdict = demo_query.compare(folder)
     return _Outcome(story, seconds, verdict)
+
+
+def _premise(file: RunFile) -> str:
+    shares = file.initial_placement or (1.0,)
+    where = f"{shares[0] / sum(shares):.0%} of the state on one of {len(shares)} processors"
+    return (
+        f"A bad start, on purpose: {where}, and {file.memory} of memory for each, less than the windows need. The "
+        "engine sees to that while the query runs, and gives a reason for everything it does."
+    )
+
+
+def _adaptations(story: Story) -> str:
+    moves, pushes, cleaned = (story.events[kind] for kind in ("relocate", "spill", "clean-up"))
+    return (
+        f"adapted while it ran: {moves} relocations between processors, {pushes} pushes to disk, and {cleaned} "
+        "clean-ups, which delivered what the pushes had postponed"
+    )
 
 
 def _start(stack: ExitStack, shop: Shop, folder: Path, debug: bool) -> SparkSession:
@@ -131,9 +153,9 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     yield keep.absolute()
 
 
-def _write_run_file(folder: Path) -> RunFile:
+def _write_run_file(folder: Path, processors: int) -> RunFile:
     path = folder / "orders.toml"
-    path.write_text(demo_query.RUN_FILE, encoding="utf-8")
+    path.write_text(demo_query.run_file(processors), encoding="utf-8")
     return load(path)
 
 
@@ -159,6 +181,6 @@ def _document(shop: Shop, processors: int, outcome: _Outcome, seconds: float) ->
         "late": story.late,
         "run_seconds": round(outcome.seconds, 3),
         "total_seconds": round(seconds, 3),
-        "rows_per_second": round(story.rate),
+        "rows_per_second": round(per_second(story.rows, outcome.seconds)),
         "batches": [asdict(batch) for batch in story.batches],
     }

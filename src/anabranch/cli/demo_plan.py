@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,37 +31,39 @@ from anabranch.observe.story import Story
 from anabranch.observe.terminal import summary_line
 
 MAP = r"""
-                    |     |
                     |  r  |
                     |  o  |
-   =================+  a  +=================
-     road 2 -->   [2]  d  |
-   =================+     +=================
+                    |  a  |
+                    |  d  |
                     |  1  |
-                    | [1] |      [1] [2]  sensors
                     |  |  |
                     |  v  |
+                    | [1] |         [1] [2]  sensors
+   =================+     +=================
+                          [2]  road 2 -->
+   =================+     +=================
+                    |     |
 """
 SCHEMA = "car STRING, type STRING, mph INT, crossing INT, ts TIMESTAMP"
 TURNED = """
 SELECT R1.car, R1.mph
-FROM sensor2 [RANGE 2 MINUTES] AS R2, sensor1 [RANGE 2 MINUTES] AS R1
-WHERE R1.car = R2.car AND R1.type = 'Car'
+FROM sensor1 [RANGE 2 MINUTES] AS R1, sensor2 [RANGE 2 MINUTES] AS R2
+WHERE R1.car = R2.car AND R1.type = 'Car' AND R1.ts < R2.ts
 """
 PER_CROSSING = """
-SELECT R1.crossing, count(*) AS turned, avg(R1.mph) AS mph
-FROM sensor2 [RANGE 2 MINUTES] AS R2, sensor1 [RANGE 2 MINUTES] AS R1
-WHERE R1.car = R2.car AND R1.type = 'Car' AND R1.ts > R2.ts
-GROUP BY R1.crossing
+SELECT R2.crossing, count(*) AS turned, avg(R2.mph) AS mph
+FROM sensor1 [RANGE 2 MINUTES] AS R1, sensor2 [RANGE 2 MINUTES] AS R2
+WHERE R1.car = R2.car AND R1.type = 'Car' AND R1.ts < R2.ts
+GROUP BY R2.crossing
 """
 QUESTION = Question(
     streams=("sensor1", "sensor2"),
     expected="""
         WITH turned AS (
-            SELECT r1.crossing, r1.mph, epoch_us(r1.ts) AS t, epoch_us(r2.ts) + 120_000_000 AS e, r1.car
-            FROM read_parquet($sensor2) r2, read_parquet($sensor1) r1
-            WHERE r1.car = r2.car AND r1.type = 'Car' AND r1.ts > r2.ts
-              AND epoch_us(r2.ts) >= epoch_us(r1.ts) - 120_000_000
+            SELECT r2.crossing, r2.mph, epoch_us(r2.ts) AS t, epoch_us(r1.ts) + 120_000_000 AS e, r2.car
+            FROM read_parquet($sensor1) r1, read_parquet($sensor2) r2
+            WHERE r1.car = r2.car AND r1.type = 'Car' AND r1.ts < r2.ts
+              AND epoch_us(r1.ts) >= epoch_us(r2.ts) - 120_000_000
         )
         SELECT r.crossing, count(*) AS turned, avg(s.mph) AS mph
         FROM turned r JOIN turned s ON r.crossing = s.crossing AND s.t <= r.t AND r.t <= s.e
@@ -85,7 +88,9 @@ def plan(
     console = Console()
     say(console, f"Anabranch {anabranch.__version__}: two roads, two sensors, and the cars that turn\n", "bold")
     with tempfile.TemporaryDirectory(prefix="anabranch-demo-", ignore_cleanup_errors=True) as name:
-        with embedded_spark(debug=debug, short=True) as spark:
+        with ExitStack() as stack:
+            with doing(console, "starting Spark"):
+                spark = stack.enter_context(embedded_spark(debug=debug, short=True))
             _two_roads(console, spark, Path(name) / "roads", processors)
             answered = _town(console, spark, Path(name) / "town", processors, Town(cars))
         with doing(console, "asking DuckDB the same question"):
@@ -99,22 +104,27 @@ def plan(
 def _two_roads(console: Console, spark: SparkSession, folder: Path, processors: int) -> None:
     """The example of the thesis: a minute of readings at a time."""
     console.print(Text(MAP.strip("\n")))
-    say(console, "\nWhich cars came along road 2 and turned onto road 1 within two minutes, and how fast are they?\n")
+    say(
+        console,
+        "\nWhich cars came along road 1 and turned onto road 2 within two minutes, and how fast were they before?\n",
+    )
     show_query(console, TURNED)
     console.print()
     for sensor in ("sensor1", "sensor2"):
         (folder / sensor).mkdir(parents=True)
     query = _engine(spark, folder, processors, lateness="0 seconds").sql(TURNED)
     show_plan(console, query)
-    say(console, "\nOf road 1 only cars are kept: the selection is below the join. Old readings are forgotten.\n")
+    say(console, "\nOf road 1 only cars are kept: the selection is below the join.\n")
     found: list[Any] = []
 
     def take(results: DataFrame, batch_id: int) -> None:
         found.extend(results.collect())
 
-    run = query.writeStream.foreachBatch(take).trigger(processingTime="0 seconds").start()
-    try:
-        table = Table("minute", "road 1 reads", "road 2 reads", "kept", "turned")
+    table = Table("minute", "road 1 reads", "road 2 reads", "kept", "turned")
+    with ExitStack() as stack:
+        stack.enter_context(doing(console, "five minutes of readings, one after the other"))
+        run = query.writeStream.foreachBatch(take).trigger(processingTime="0 seconds").start()
+        stack.callback(run.stop)
         for minute in range(MINUTES):
             arrived = write_minute(folder, minute)
             run.processAllAvailable()
@@ -122,17 +132,15 @@ def _two_roads(console: Console, spark: SparkSession, folder: Path, processors: 
             table.add_row(
                 str(minute),
                 *(_named(arrived, sensor) for sensor in ("sensor1", "sensor2")),
-                f"{sum(entry['activeRows'] for entry in kept)} readings",
+                str(sum(entry["activeRows"] for entry in kept)),
                 "\n".join(f"{row.car}, {row.mph} mph" for row in found) or "-",
             )
             found.clear()
-    finally:
-        run.stop()
     console.print(table)
     say(
         console,
-        "SOXFAN4 passes both sensors within two minutes. So does UMASS1, but it is no car, so its reading on road 1 "
-        "never gets to the join.\n",
+        "SOXFAN4 passes sensor 1 in minute 1 and sensor 2 in minute 2. So does UMASS1 in minutes 1 and 3, but it is no "
+        "car, so its reading on road 1 never gets to the join.\n",
     )
 
 
@@ -150,7 +158,11 @@ def _town(console: Console, spark: SparkSession, folder: Path, processors: int, 
         write_town(town, folder)
         query = _engine(spark, folder, processors, lateness=f"{LATENESS // SECOND} seconds").sql(PER_CROSSING)
     show_plan(console, query)
-    say(console, "\nThe join works by car, the aggregate by crossing: two rounds, with an exchange between them.\n")
+    say(
+        console,
+        "\nThe join works by car, the aggregate by crossing: two rounds, with an exchange between them. "
+        "Readings that no window reaches any longer are forgotten, so state stops growing.\n",
+    )
     story = Story()
     run = query.writeStream.trigger(availableNow=True).start(folder / "results")
     seconds = watch(run, story, choose_view(story, "cars that turn, per crossing"))

@@ -28,8 +28,13 @@ FROM orders    [RANGE 3 MINUTES] AS o,
 WHERE o.order_id = p.order_id AND o.order_id = s.order_id AND p.status = 'paid'
 """
 checkpoint = "checkpoint"
-processors = 2
-memory = "12m"   # of each processor; what does not fit is pushed to disk, and what that postpones is delivered later
+processors = 3
+initial_placement = [8, 1, 1]      # most partition groups begin on processor 0: a start that calls for adaptation
+memory = "9m"                      # of each processor
+
+# Groups move to processors that have room; what fits nowhere is pushed to disk, and what that postpones comes later.
+[policies.lazy-disk]
+span = "1 second"                  # from one relocation to the next, at least
 
 [streams.orders]
 format = "parquet"
@@ -62,6 +67,16 @@ path = "results"
 [trigger]
 available_now = true
 '''
+
+PROCESSORS = 3
+
+
+def run_file(processors: int) -> str:
+    """The run file for a number of processors; most partition groups begin on the first of them."""
+    shares = ", ".join(["8"] + ["1"] * (processors - 1))
+    text = RUN_FILE.replace(f"processors = {PROCESSORS}\n", f"processors = {processors}\n")
+    return text.replace("initial_placement = [8, 1, 1]", f"initial_placement = [{shares}]")
+
 
 _EXPECTED = """
 SELECT o.order_id, o.customer, o.amount, p.method, s.carrier, epoch_us(s.ts) AS shipped_at

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlparse
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -11,6 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.api.run import Run
+from anabranch.api.synthetic import FORMAT as SYNTHETIC
+from anabranch.api.synthetic import register_sources
 from anabranch.cli.failures import first_line
 from anabranch.cli.run_file import RunFile, StreamSource
 from anabranch.errors import ConfigError
@@ -18,8 +21,29 @@ from anabranch.plan.placement import EVEN
 from anabranch.runtime.sinks import FILE_FORMATS
 
 
+def check_folders(file: RunFile) -> None:
+    """Refuse streams of files whose folders are not there; needs no Spark. Patterns and URIs are left to Spark."""
+    for stream in file.streams:
+        path = stream.path
+        if (
+            path is None
+            or stream.format.lower() not in FILE_FORMATS
+            or urlparse(path).scheme
+            or set(path) & set("*?[{")
+        ):
+            continue
+        if Path(path).is_file():
+            raise ConfigError(f"stream {stream.name!r}: {path} is a file; name the folder that files arrive in")
+        if not Path(path).exists():
+            raise ConfigError(
+                f"stream {stream.name!r}: there is no folder {path}; correct streams.{stream.name}.path, or make the "
+                "folder that files will arrive in"
+            )
+
+
 def prepare(spark: SparkSession, file: RunFile) -> Query:
     """The query of a run file, analysed by Spark; nothing is read yet."""
+    check_folders(file)
     engine = Engine(
         spark,
         checkpoint=file.checkpoint,
@@ -52,6 +76,8 @@ def start(query: Query, file: RunFile) -> Run:
 
 
 def _open(spark: SparkSession, stream: StreamSource) -> DataFrame:
+    if stream.format == SYNTHETIC:
+        register_sources(spark)
     reader = spark.readStream.format(stream.format).options(**stream.options)
     if stream.schema is not None:
         try:
@@ -59,8 +85,6 @@ def _open(spark: SparkSession, stream: StreamSource) -> DataFrame:
         except PySparkException as error:
             said = f"{stream.schema!r} is no schema as Spark writes it, such as 'k BIGINT, ts TIMESTAMP'"
             raise ConfigError(f"stream {stream.name!r}: {said}: {first_line(error)}") from error
-    if stream.format.lower() in FILE_FORMATS and stream.path is not None and Path(stream.path).is_file():
-        raise ConfigError(f"stream {stream.name!r}: {stream.path} is a file; name the folder that files arrive in")
     try:
         return reader.load(stream.path) if stream.path is not None else reader.load()
     except (Py4JJavaError, PySparkException) as error:

@@ -1,4 +1,4 @@
-"""`anabranch`: the commands, wired. Each is in a file of its own; see the package's docstring."""
+"""`anabranch`: the commands, wired. Each is in a file of its own, which is imported when it is used."""
 
 from __future__ import annotations
 
@@ -7,15 +7,44 @@ from typing import Annotated
 import typer
 
 import anabranch
-from anabranch.cli.bench import bench
-from anabranch.cli.clean_up import clean_up
-from anabranch.cli.demo import demos
+from anabranch.cli.deferred import Deferred, command_in, deferred_group, group_in
 from anabranch.cli.failures import EXIT_CODES
-from anabranch.cli.inspect import inspect
-from anabranch.cli.remove import remove
-from anabranch.cli.run import run
+
+COMMANDS = (
+    Deferred(
+        "demo",
+        "See it work: a three-way stream join on an embedded Spark, checked against DuckDB.",
+        group_in("anabranch.cli.demo", "demos"),
+    ),
+    Deferred(
+        "run",
+        "Run a continuous query described in a TOML or YAML file.",
+        command_in("anabranch.cli.run", "run"),
+    ),
+    Deferred(
+        "inspect",
+        "Show what a checkpoint holds, and check it for damage.",
+        command_in("anabranch.cli.inspect", "inspect"),
+    ),
+    Deferred(
+        "clean-up",
+        "Deliver the results that a stopped run has postponed, to where its results go.",
+        command_in("anabranch.cli.clean_up", "clean_up"),
+    ),
+    Deferred(
+        "remove",
+        "Remove a query from what a stopped run answers, so that its program can go on without it.",
+        command_in("anabranch.cli.remove", "remove"),
+    ),
+    Deferred(
+        "bench",
+        "Measure Anabranch, beside Spark's own joins, against its own promises and against the papers' figures.",
+        group_in("anabranch.cli.bench", "bench"),
+    ),
+)
 
 app = typer.Typer(
+    cls=deferred_group(*COMMANDS),
     name="anabranch",
     help="Adaptive continuous queries on Apache Spark: exact multi-way stream joins, fast.",
     epilog=EXIT_CODES,
@@ -25,12 +54,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(demos, name="demo")
-app.command(epilog=EXIT_CODES)(run)
-app.command(epilog=EXIT_CODES)(inspect)
-app.command("clean-up", epilog=EXIT_CODES)(clean_up)
-app.command(epilog=EXIT_CODES)(remove)
-app.add_typer(bench, name="bench")
 
 
 def _show_version(wanted: bool) -> None:

@@ -24,7 +24,7 @@ from anabranch.cli.signals import Interrupted
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
-from anabranch.observe.story import Story
+from anabranch.observe.story import Story, per_second
 from anabranch.observe.terminal import found, summary_line
 
 
@@ -43,6 +43,7 @@ def run(
     until Ctrl-C or a termination signal. Either way, the same command goes on where the last run ended.
     """
     described = load(file)
+    launch.check_folders(described)
     console = Console(quiet=quiet or as_json)
     story = Story()
     view = silent_view(story) if console.quiet else choose_view(story, file.name, described.memory)
@@ -83,7 +84,7 @@ def _document(described: RunFile, story: Story, seconds: float) -> dict[str, Any
         "quarantined": story.rejected,
         "seconds": round(seconds, 3),
         "batches": story.count,
-        "rows_per_second": round(story.rate),
+        "rows_per_second": round(per_second(story.rows, seconds)),
         "median_batch_seconds": round(story.median_seconds, 3),
         "peak_state_bytes": story.peak_bytes,
     }

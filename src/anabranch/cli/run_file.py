@@ -6,7 +6,7 @@
                                      # joins, emit, initial_placement
 
     [streams.orders]                 # one table per stream
-    format = "parquet"               # any format that Spark can stream from
+    format = "parquet"               # any format that Spark can stream from, or "anabranch-synthetic"
     path = "orders"                  # where it is, for formats that have a place
     schema = "order_id BIGINT, ts TIMESTAMP"
     time = "ts"                      # the event time; without it the stream can only be unbounded
@@ -43,6 +43,8 @@ from urllib.parse import urlparse
 
 import yaml
 
+from anabranch.api.synthetic import FORMAT as SYNTHETIC
+from anabranch.api.synthetic import stream_of
 from anabranch.cli.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
@@ -118,7 +120,11 @@ def load(path: Path) -> RunFile:
     streams = top.table("streams")
     if streams is None:
         raise top.error("streams", "is missing: a table for each stream, such as [streams.orders]")
+    processing_time = _trigger(top.table("trigger"))
     sources = tuple(_stream(stream, table, folder) for stream, table in streams.tables())
+    for stream, source in zip(streams.tables(), sources, strict=True):
+        if source.format == SYNTHETIC:
+            _check_synthetic(stream[1], source, ends=processing_time is None)
     groups = top.number("groups")
     groups = DEFAULT_GROUPS if groups is None else top.check("groups", groups, check_groups)
     processors = top.number("processors")
@@ -130,7 +136,7 @@ def load(path: Path) -> RunFile:
         checkpoint=_checked_path(top, "checkpoint", checkpoint, folder),
         streams=sources,
         sink=_sink(top.table("sink"), top, folder),
-        processing_time=_trigger(top.table("trigger")),
+        processing_time=processing_time,
         processors=processors,
         groups=groups,
         memory=top.size("memory"),
@@ -204,6 +210,21 @@ def _stream(name: str, table: Table, folder: Path) -> StreamSource:
         lateness=lateness,
         options=_options(table),
     )
+
+
+def _check_synthetic(table: Table, source: StreamSource, *, ends: bool) -> None:
+    """Refuse what the synthetic source cannot do; `ends` is whether the run ends when its input is processed."""
+    for key in ("path", "schema"):
+        if table.has(key):
+            raise table.error(key, f"is of no use: {SYNTHETIC} makes its rows itself, with key, number and ts")
+    table.check("options", source.options, stream_of)
+    if ends and ("rows" not in source.options or source.options.get("paced") != "false"):
+        raise table.error(
+            "options",
+            "must say how many rows there are, and that all are there at once: { rows = 100000, paced = false }. Rows "
+            "that come at a pace have not come yet when a run that processes what is there begins; for these set "
+            "trigger.processing_time",
+        )
 
 
 def _sink(table: Table | None, top: Table, folder: Path) -> SinkTarget:

@@ -24,6 +24,7 @@ import psutil
 from numpy.typing import NDArray
 
 import anabranch
+from anabranch.cli.checkpoint_folder import existing_checkpoint
 from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.manager.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
@@ -76,26 +77,13 @@ class _Look:
 
 def survey(path: Path, *, quick: bool = False) -> Inspection:
     """What the checkpoint at `path` holds."""
-    checkpoint = Checkpoint(path)
-    if not checkpoint.exists():
-        raise _no_checkpoint(checkpoint.path)
+    checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
             return _look(_Look(checkpoint), quick)
         except _MovedOnError:
             continue
     raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
-
-
-def _no_checkpoint(path: Path) -> CheckpointError:
-    if not path.exists():
-        return CheckpointError(f"{path} does not exist; name the folder that a run was given as its checkpoint")
-    if not path.is_dir():
-        return CheckpointError(f"{path} is not a folder; name the folder that a run was given as its checkpoint")
-    around = [path.parent, *sorted(entry for entry in path.iterdir() if entry.is_dir())]
-    near = [folder for folder in around if Checkpoint(folder).exists()]
-    hint = f"did you mean {near[0]}?" if near else "name the folder that a run was given as its checkpoint"
-    return CheckpointError(f"{path} is not a checkpoint of Anabranch: it has no anabranch.json; {hint}")
 
 
 @contextmanager

@@ -1,8 +1,9 @@
 """Two roads, a sensor on each, and the cars that pass them: the streams of `anabranch demo plan`.
 
-The example is that of the D-CAPE thesis (section 3.1): which cars came along road 2 and turned onto road 1 within two
-minutes? `READINGS` are the ones of its table 3.1. `write_town` generates more: many crossings like this one, cars that
-turn and cars that do not, some of them too late, readings up to `LATENESS` out of order.
+The example is that of the D-CAPE thesis (section 3.1): which cars turned from one road onto the other within two
+minutes? `READINGS` are the ones of its table 3.1; in them cars come along road 1 and turn onto road 2. `write_town`
+generates more: many crossings like this one, cars that turn and cars that do not, some of them too late, readings up to
+`LATENESS` out of order.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def write_minute(folder: Path, minute: int) -> list[Reading]:
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """How many cars pass road 2 in ten minutes, at how many crossings, and in how many batches they are read."""
+    """How many cars come along road 1 in ten minutes, at how many crossings, and in how many batches they are read."""
 
     cars: int
     crossings: int = 40
@@ -102,8 +103,8 @@ def write_town(town: Town, folder: Path) -> None:
     kind = rng.choice(len(TYPES), town.cars, p=(0.7, 0.2, 0.1))
     turned = passed + (rng.exponential(70.0, town.cars) * SECOND).astype(np.int64)
     turns = rng.random(town.cars) < 0.6
-    _write_stream(town, folder / "sensor2", rng, numbers, kind, crossing, passed)
-    _write_stream(town, folder / "sensor1", rng, *(column[turns] for column in (numbers, kind, crossing, turned)))
+    _write_stream(town, folder / "sensor1", rng, numbers, kind, crossing, passed)
+    _write_stream(town, folder / "sensor2", rng, *(column[turns] for column in (numbers, kind, crossing, turned)))
 
 
 def _write_stream(

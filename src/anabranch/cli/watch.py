@@ -43,9 +43,6 @@ def watch(run: Run, story: Story, view: View) -> float:
         run.leave_open()
         raise
     run.awaitTermination()
-    story.add_ends([event.details["results"] for event in run.events if event.kind == "end"])
-    cleaned = [event.details["answered"] for event in run.events if event.kind == "clean-up"]
-    story.add_ends([rows for rows in cleaned if rows is not None])
     return time.monotonic() - started
 
 
@@ -56,7 +53,7 @@ def _follow(run: Run, story: Story, view: View) -> None:
         while active:
             # Asked before the look, so that what happens between the two is seen in a last look.
             active = run.isActive
-            told = _tell_events(run, told, view)
+            told = _tell_events(run, told, story, view)
             for progress in _new_progress(run, story):
                 batch = batch_seen(progress)
                 if batch is not None and story.add(batch):
@@ -78,11 +75,12 @@ def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
         yield newest
 
 
-def _tell_events(run: Run, told: Event | None, view: View) -> Event | None:
+def _tell_events(run: Run, told: Event | None, story: Story, view: View) -> Event | None:
     """Tell what came after `told`; a run keeps its newest events only, so they cannot be counted off."""
     events = run.events
     start = next((n + 1 for n in reversed(range(len(events))) if events[n] is told), 0)
     for event in events[start:]:
+        story.add_event(event)
         view.event(event)
     return events[-1] if events else told
 

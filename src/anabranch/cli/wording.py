@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.syntax import Syntax
 from rich.text import Text
 
@@ -35,7 +36,9 @@ def say(console: Console, text: str, style: str = "") -> None:
 def doing(console: Console, what: str) -> Iterator[None]:
     """Say what is going on while it takes time: a line that disappears, or a plain one where nobody watches."""
     if console.is_terminal:
-        with console.status(what):
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            progress.add_task(what, total=None)
             yield
     else:
         say(console, f"{what} ...")

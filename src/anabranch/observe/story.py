@@ -2,29 +2,40 @@
 
 Filled from the progress that `Run.lastProgress` gives (Spark's, with Anabranch's own part), so that whatever shows a
 run, here or elsewhere, starts from the same numbers. Only batches with an Anabranch part count: between batches Spark
-also reports that it is idle. Rows and results are those of this run; totals over all runs are in the checkpoint.
+also reports that it is idle. What is answered beside batches, by clean-up and at the end of the input, comes with
+events. Rows and results are those of this run; totals over all runs are in the checkpoint.
+
+Rows per second are per second that passes on the clock, waiting included: what a source delivers is not exceeded.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from statistics import median
 from typing import Any
 
+from anabranch.observe.events import Event
+
 KEPT_BATCHES = 200
+RECENT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorSeen:
-    """What one processor holds after a batch, and what it did in it."""
+    """What one processor holds after a batch, and what it did in it; `owed` is None if nobody can tell."""
 
     number: int
     rows: int
     bytes: int
     combinations: int
     busy_seconds: float
+    spilled_rows: int = 0
+    spilled_bytes: int = 0
+    owing_groups: int = 0
+    owed: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,7 @@ class BatchSeen:
     """One batch. `rows` counts what the sources delivered; late and rejected rows are among them.
 
     `results` are rows of the answer; None where nobody counted what a residual predicate left of the combinations.
+    `started` is in seconds since 1970, `watermarks` are in microseconds, by alias.
     """
 
     number: int
@@ -39,13 +51,15 @@ class BatchSeen:
     results: int | None
     late: int
     rejected: int
+    started: float
     seconds: float
     processors: tuple[ProcessorSeen, ...]
+    watermarks: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
-    def rate(self) -> float:
-        """Rows per second."""
-        return self.rows / self.seconds if self.seconds else 0.0
+    def ended(self) -> float:
+        """When it was done, in seconds since 1970."""
+        return self.started + self.seconds
 
     @property
     def combinations(self) -> int:
@@ -63,6 +77,11 @@ class BatchSeen:
         return sum(processor.bytes for processor in self.processors)
 
 
+def per_second(rows: int, elapsed: float) -> float:
+    """Rows per second of what took so long."""
+    return rows / elapsed if elapsed > 0 else 0.0
+
+
 def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
     """The batch that a progress report tells of, or None if it tells of none."""
     ours = progress.get("anabranch")
@@ -75,6 +94,7 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
         results=answered if answered >= 0 else None,
         late=sum(ours["lateRows"].values()),
         rejected=sum(ours["quarantinedRows"].values()),
+        started=datetime.fromisoformat(progress["timestamp"]).timestamp(),
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
         processors=tuple(
             ProcessorSeen(
@@ -83,9 +103,14 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
                 entry["activeBytes"],
                 entry["results"],
                 entry["busyMs"] / 1000,
+                entry["spilledRows"],
+                entry["spilledBytes"],
+                entry["owingGroups"],
+                entry["owedResults"],
             )
             for entry in ours["processors"]
         ),
+        watermarks=ours["watermark"],
     )
 
 
@@ -93,11 +118,15 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
 class Story:
     """Batches in order. `expected_rows` is known only where somebody generated the input.
 
-    `results` is None if they were not counted in some batch.
+    `results` is None if they were not counted in some batch. `processors` are as they are now, after the last batch or
+    what came after it; `spills` says whether any has spilled so far. `events` counts them by kind.
     """
 
     expected_rows: int | None = None
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    processors: tuple[ProcessorSeen, ...] = ()
+    spills: bool = False
+    events: Counter[str] = field(default_factory=Counter)
     count: int = 0
     rows: int = 0
     results: int | None = 0
@@ -105,7 +134,6 @@ class Story:
     late: int = 0
     rejected: int = 0
     peak_bytes: int = 0
-    busy: float = 0.0
 
     @property
     def last(self) -> BatchSeen | None:
@@ -113,8 +141,12 @@ class Story:
         return self.batches[-1] if self.batches else None
 
     def add(self, batch: BatchSeen) -> bool:
-        """Take a batch in; False if it is known already."""
-        if self.last is not None and batch.number <= self.last.number:
+        """Take a batch in; False if it is known already, and then only what it says of the processors now is new."""
+        if self.last is not None and batch.number < self.last.number:
+            return False
+        self.processors = batch.processors
+        self.spills = self.spills or any(entry.spilled_rows or entry.owing_groups for entry in batch.processors)
+        if self.last is not None and batch.number == self.last.number:
             return False
         self.batches.append(batch)
         self.count += 1
@@ -124,13 +156,15 @@ class Story:
         self.late += batch.late
         self.rejected += batch.rejected
         self.peak_bytes = max(self.peak_bytes, batch.state_bytes)
-        self.busy += batch.seconds
         return True
 
-    def add_ends(self, answered: list[int]) -> None:
-        """What was answered beside the batches: at the end of the input, by clean-up; -1 where nobody counted."""
-        for results in answered:
-            self.results = None if self.results is None or results < 0 else self.results + results
+    def add_event(self, event: Event) -> None:
+        """Count an event, and what was answered beside the batches: at the end of the input, and by clean-up."""
+        self.events[event.kind] += 1
+        answered = event.details.get({"end": "results", "clean-up": "answered"}.get(event.kind, ""))
+        if answered is not None:
+            # -1 where nobody counted
+            self.results = None if self.results is None or answered < 0 else self.results + answered
 
     @property
     def median_seconds(self) -> float:
@@ -139,6 +173,18 @@ class Story:
         return median(filled) if filled else 0.0
 
     @property
-    def rate(self) -> float:
-        """Rows per second over all batches, the slow first ones included."""
-        return self.rows / self.busy if self.busy else 0.0
+    def recent_rate(self) -> float:
+        """Rows per second in the last seconds before the newest batch ended, pauses between batches included.
+
+        What a batch brings has come since the one before, so time is counted from the end of that one; a long pause
+        counts only in part, and a run's first batch, which takes longest, only as long as it is alone.
+        """
+        if not self.batches:
+            return 0.0
+        batches, last = list(self.batches), self.batches[-1]
+        recent = [batch for batch in batches if batch.ended > last.ended - RECENT_SECONDS] or [last]
+        if len(batches) == 1:
+            return per_second(last.rows, last.seconds)
+        before = batches[-len(recent) - 1] if len(recent) < len(batches) else recent.pop(0)
+        since = min(recent[0].started, max(before.ended, last.ended - 2 * RECENT_SECONDS))
+        return per_second(sum(batch.rows for batch in recent), last.ended - since)

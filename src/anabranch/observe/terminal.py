@@ -1,14 +1,18 @@
 """A run in the terminal: a panel that is redrawn while the run goes on, or a line per batch where nobody watches.
 
-The panel fits into 80 columns and, with up to a dozen processors, into 24 lines; of more processors the fullest are
-shown. Bars compare the processors' state with the memory budget, if there is one, else with the largest seen so far,
-so that growth and purging are visible. Batch times are drawn from zero to the slowest shown: flat looks flat.
+Events, such as adaptations with their reasons, are printed above the panel, each in full, and stay. The panel fits into
+80 columns and, with up to eight processors, into 24 lines; of more processors the fullest are shown. Bars compare the
+processors' state with the memory budget, if there is one, else with the largest seen so far, so that growth and purging
+are visible. Batch times are drawn from zero to the slowest shown: flat looks flat.
 """
 
 from __future__ import annotations
 
+import textwrap
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Protocol
 
@@ -19,14 +23,15 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count, format_seconds
-from anabranch.observe.story import BatchSeen, ProcessorSeen, Story
+from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, per_second
 
-SHOWN_PROCESSORS = 12
+SHOWN_PROCESSORS = 8
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
 SHOWN_BATCHES = 24
-BAR_WIDTH = 22
+BAR_WIDTH = 20
 BLOCKS = " ▏▎▍▌▋▊▉"
 
 
@@ -60,12 +65,15 @@ class LiveView:
         self._title = title
         self._memory = memory
         self._started = time.monotonic()
-        self._events: list[Event] = []
+        self._console = console
         self._live = Live(console=console, auto_refresh=False)
+        self._leave = ExitStack()
 
     def __enter__(self) -> LiveView:
         """Draw the empty panel."""
         self._started = time.monotonic()
+        self._leave.enter_context(no_echo())
+        self._leave.callback(self._live.stop)
         self._live.start()
         self.tick()
         return self
@@ -74,21 +82,22 @@ class LiveView:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Draw the last one and leave it."""
-        self.tick()
-        self._live.stop()
+        with self._leave:
+            self.tick()
 
     def batch(self, batch: BatchSeen) -> None:
         """Draw again."""
         self.tick()
 
     def event(self, event: Event) -> None:
-        """Show the newest of each kind below the numbers."""
-        self._events = [*[known for known in self._events if known.kind != event.kind][-2:], event]
+        """Print it above the panel, the whole of it."""
+        lines = textwrap.wrap(str(event), self._console.width, subsequent_indent=" " * len("00:00:00 "))
+        self._console.print(Text("\n".join(lines), style="yellow"))
 
     def tick(self) -> None:
         """Draw again with the time that has passed."""
         elapsed = time.monotonic() - self._started
-        picture = panel(self._story, self._title, elapsed, memory=self._memory, events=self._events)
+        picture = panel(self._story, self._title, elapsed, memory=self._memory)
         self._live.update(picture, refresh=True)
 
 
@@ -111,7 +120,7 @@ class PlainView:
 
     def batch(self, batch: BatchSeen) -> None:
         """Write its line."""
-        self._write(batch_line(batch))
+        self._write(batch_line(batch, self._story.recent_rate))
 
     def event(self, event: Event) -> None:
         """Write its line."""
@@ -121,13 +130,15 @@ class PlainView:
         """A log has no use for the time between batches."""
 
 
-def batch_line(batch: BatchSeen) -> str:
-    """A batch in one line."""
+def batch_line(batch: BatchSeen, rate: float) -> str:
+    """A batch in one line, with the rows per second of late."""
     parts = [
         f"batch {batch.number}: {format_count(batch.rows)} rows in, {found(batch)}",
-        f"{format_seconds(batch.seconds)}, {batch.rate:,.0f} rows/s",
+        f"{format_seconds(batch.seconds)}, {rate:,.0f} rows/s",
         f"state {format_count(batch.state_rows)} rows, {format_bytes(batch.state_bytes)}",
     ]
+    if any(entry.spilled_rows or entry.owing_groups for entry in batch.processors):
+        parts.append(f"on disk {format_count(_spilled_rows(batch.processors))} rows, {_debt(batch.processors)}")
     if batch.late or batch.rejected:
         parts.append(f"{format_count(batch.late)} late, {format_count(batch.rejected)} in quarantine")
     return "; ".join(parts)
@@ -135,9 +146,10 @@ def batch_line(batch: BatchSeen) -> str:
 
 def summary_line(story: Story, elapsed: float) -> str:
     """A run in one line."""
+    rate = per_second(story.rows, elapsed)
     return (
         f"{format_count(story.rows)} rows in, {found(story)} in {format_seconds(elapsed)} "
-        f"and {_batches(story.count)}; {story.rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
+        f"and {_batches(story.count)}; {rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
         f"state at most {format_bytes(story.peak_bytes)}"
     )
 
@@ -149,21 +161,16 @@ def found(counted: BatchSeen | Story) -> str:
     return f"{format_count(counted.combinations)} combinations before the residual predicate"
 
 
-def panel(
-    story: Story, title: str, elapsed: float, *, memory: int | None = None, events: Iterable[Event] = ()
-) -> RenderableType:
+def panel(story: Story, title: str, elapsed: float, *, memory: int | None = None) -> RenderableType:
     """The picture of a run."""
-    told = [
-        Text(f"{event.kind}: {event.reason}", style="yellow", overflow="ellipsis", no_wrap=True) for event in events
-    ]
-    body = Group(_numbers(story), Text(), _processors(story, memory), *told)
+    body = Group(_numbers(story, elapsed), Text(), _processors(story, memory))
     clock = f"{elapsed:.0f} s"
     return Panel(
         body, title=f"[bold]{title}", title_align="left", subtitle=clock, subtitle_align="right", padding=(0, 1)
     )
 
 
-def _numbers(story: Story) -> Table:
+def _numbers(story: Story, elapsed: float) -> Table:
     last = story.last
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -172,10 +179,16 @@ def _numbers(story: Story) -> Table:
     waiting = Text("waiting for the first batch", style="dim")
     grid.add_row("rows in", format_count(story.rows), _share(story) if last else waiting)
     grid.add_row(*_results(story))
-    grid.add_row("rows/s", f"{last.rate:,.0f}" if last else "-", Text(f"{story.rate:,.0f} overall", style="dim"))
+    overall = Text(f"{per_second(story.rows, elapsed):,.0f} overall", style="dim")
+    grid.add_row("rows/s", f"{story.recent_rate:,.0f}" if last else "-", overall)
     times = Text(f"median {format_seconds(story.median_seconds)}  ", style="dim") if last else Text()
     times.append(sparkline([batch.seconds for batch in story.batches]), style="cyan")
     grid.add_row("batch time", format_seconds(last.seconds) if last else "-", times)
+    if last and any(time is not None for time in last.watermarks.values()):
+        grid.add_row("watermark", *_watermark(last))
+    if story.spills:
+        beside = f"{format_bytes(sum(entry.spilled_bytes for entry in story.processors))}, {_debt(story.processors)}"
+        grid.add_row("on disk", format_count(_spilled_rows(story.processors)), Text(beside, style="dim"))
     if story.late or story.rejected:
         rejected = Text(f"{format_count(story.rejected)} in quarantine", style="yellow")
         grid.add_row("late rows", format_count(story.late), rejected)
@@ -191,6 +204,30 @@ def _results(story: Story) -> tuple[str, Text, Text]:
     label = "results" if story.results is not None else "combinations"
     beside = f"{newest:,} in the last batch{note}" if last else ""
     return label, Text(format_count(total), style="bold green"), Text(beside, style="dim")
+
+
+def _watermark(batch: BatchSeen) -> tuple[str, Text]:
+    """The oldest of the watermarks: what is older has come from all inputs."""
+    times = {alias: time for alias, time in batch.watermarks.items() if time is not None}
+    slowest = min(times, key=lambda alias: times[alias])
+    moment = datetime.fromtimestamp(times[slowest] // 1_000_000, UTC)
+    which = f", of {slowest}, the slowest of {len(times)}" if len(times) > 1 else f", of {slowest}"
+    return f"{moment:%H:%M:%S}", Text(f"UTC on {moment:%Y-%m-%d}{which}", style="dim")
+
+
+def _spilled_rows(processors: Iterable[ProcessorSeen]) -> int:
+    return sum(entry.spilled_rows for entry in processors)
+
+
+def _debt(processors: Iterable[ProcessorSeen]) -> str:
+    """How many results spilling has postponed, as far as anybody can tell."""
+    owing = [entry for entry in processors if entry.owing_groups]
+    if not owing:
+        return "nothing owed"
+    groups = sum(entry.owing_groups for entry in owing)
+    counts = [entry.owed for entry in owing if entry.owed is not None]
+    what = f"about {format_count(sum(counts))} results" if len(counts) == len(owing) else "results"
+    return f"{format_count(groups)} groups owe {what}"
 
 
 def _share(story: Story) -> RenderableType:
@@ -213,24 +250,25 @@ def _processors(story: Story, memory: int | None) -> Table:
     table.add_column("state rows", justify="right", no_wrap=True, min_width=11)
     table.add_column("bytes", justify="right", no_wrap=True, min_width=9)
     table.add_column("of its budget" if memory else "of the largest", no_wrap=True, min_width=BAR_WIDTH)
+    table.add_column("on disk", justify="right", no_wrap=True, min_width=8)
     table.add_column("busy", justify="right", no_wrap=True, min_width=6)
-    last = story.last
-    shown = sorted(last.processors, key=lambda entry: -entry.bytes)[:SHOWN_PROCESSORS] if last else []
+    shown = sorted(story.processors, key=lambda entry: -entry.bytes)[:SHOWN_PROCESSORS]
     largest = memory or max((entry.bytes for batch in story.batches for entry in batch.processors), default=1)
     for entry in sorted(shown, key=lambda entry: entry.number):
         table.add_row(*_processor_row(entry, largest, memory))
-    if last and len(last.processors) > len(shown):
-        table.add_row(f"and {len(last.processors) - len(shown)} more", "", "", "", "")
+    if len(story.processors) > len(shown):
+        table.add_row(f"and {len(story.processors) - len(shown)} more")
     return table
 
 
-def _processor_row(entry: ProcessorSeen, largest: int, memory: int | None) -> tuple[str, str, str, Text, str]:
+def _processor_row(entry: ProcessorSeen, largest: int, memory: int | None) -> tuple[str | Text, ...]:
     style = "red" if memory and entry.bytes > memory else "blue"
     return (
         str(entry.number),
         format_count(entry.rows),
         format_bytes(entry.bytes),
         Text(bar(entry.bytes / max(largest, 1), BAR_WIDTH), style=style),
+        format_bytes(entry.spilled_bytes) if entry.spilled_bytes else "-",
         format_seconds(entry.busy_seconds),
     )
 

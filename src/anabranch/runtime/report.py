@@ -47,6 +47,7 @@ class Report:
     round: int = 0
     produced: list[int] = field(default_factory=list)
     owed: list[int] = field(default_factory=list)
+    spilled_rows: int = 0
     spilled_bytes: int = 0
     generations: int = 0
     held_rows: int = 0
@@ -61,6 +62,7 @@ class Report:
     def look_at(self, manifest: Manifest) -> None:
         """Tell what state there is."""
         self.active_rows, self.active_bytes = manifest.rows, manifest.bytes
+        self.spilled_rows = sum(one.rows for state in manifest.operators for one in state.generations)
         self.spilled_bytes = manifest.spilled_bytes
         self.generations = sum(len(state.generations) for state in manifest.operators)
         self.held_rows = sum(piece.rows for piece in manifest.held())
@@ -106,6 +108,7 @@ class Report:
             late_joined=self.late_joined + other.late_joined,
             produced=_sums(self.produced, other.produced),
             owed=_sums(self.owed, other.owed),
+            spilled_rows=self.spilled_rows + other.spilled_rows,
             spilled_bytes=self.spilled_bytes + other.spilled_bytes,
             generations=self.generations + other.generations,
             held_rows=self.held_rows + other.held_rows,

@@ -144,7 +144,8 @@ def read_trace(
     over = _of_kind(events, "memory")
     moments = _moments(told, batch_seconds or [one["durationMs"]["triggerExecution"] / 1000 for one in told])
     cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, "clean-up"))
-    everything = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results") or 0
+    counts = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results", {})
+    everything = sum(rows or 0 for rows in counts.values())
     return Trace(
         name,
         moments,

@@ -1,0 +1,279 @@
+"""The benchmarks of the engine itself, one command each; what they measure is in `anabranch.bench`.
+
+Options mirror the fields of the benchmarks' options. Without `--work` everything happens in a temporary folder that is
+removed, all but the logs of a contender that failed; with it the generated input stays and is used again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from anabranch.bench import flat as flat_benchmark
+from anabranch.bench import relocation as relocation_benchmark
+from anabranch.bench import throughput as throughput_benchmark
+from anabranch.bench import tight as memory_benchmark
+from anabranch.bench.flat import EXPERIMENTS, FlatOptions
+from anabranch.bench.job import (
+    CHAIN,
+    CONTENDERS,
+    GROUPBY,
+    GROUPBY_CONTENDERS,
+    SHARED,
+    SHARED_CONTENDERS,
+    SINKS,
+    TRANSFORM,
+)
+from anabranch.bench.relocation import RelocationOptions
+from anabranch.bench.throughput import ThroughputOptions
+from anabranch.bench.tight import MemoryOptions
+from anabranch.cli.bench_output import report, require, show, working_folder
+from anabranch.cli.embedded import embedded_spark
+from anabranch.cli.failures import FAILED, AsJson, Debug, reported
+
+Work = Annotated[
+    Path | None, typer.Option(help="Folder for input and scratch files, kept for the next time; else a temporary one.")
+]
+Processors = Annotated[int, typer.Option(help="Query processors; for Spark's joins, shuffle partitions.", min=1)]
+Cores = Annotated[int, typer.Option(help="Cores that Spark may use.", min=1)]
+DriverMemory = Annotated[str, typer.Option(help="Heap of each JVM.")]
+
+Repeats = Annotated[int, typer.Option(help="Runs of each; the median counts.", min=1)]
+Rows = Annotated[int, typer.Option(help="Rows per stream.")]
+RowsPerBatch = Annotated[int, typer.Option(help="Rows per batch, all streams together.")]
+Sink = Annotated[str, typer.Option(help=f"Where results go: {' or '.join(SINKS)}.")]
+Contender = Annotated[
+    list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(CONTENDERS)}; else all.")
+]
+Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
+
+
+Options = TypeVar("Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions)
+
+
+def _defaults(options: type[Options]) -> dict[str, Any]:
+    return {field.name: field.default for field in fields(options)}
+
+
+def _chosen(options: type[Options], chosen: dict[str, Any], work: Path, **fixed: Any) -> Options:
+    """A benchmark's options from those of its command, which have the same names."""
+    names = {field.name for field in fields(options)} - {"work"}
+    return options(work=work, **{name: value for name, value in chosen.items() if name in names}, **fixed)
+
+
+_THROUGHPUT = _defaults(ThroughputOptions)
+_FLAT = _defaults(FlatOptions)
+_MEMORY = _defaults(MemoryOptions)
+_RELOCATION = _defaults(RelocationOptions)
+
+
+@reported
+def throughput(
+    rows: Rows = _THROUGHPUT["rows"],
+    streams: Annotated[int, typer.Option(help="How many streams are joined, 2 to 8.")] = _THROUGHPUT["streams"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _THROUGHPUT["keys"],
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    window: Annotated[int | None, typer.Option(help="Window in seconds; unbounded without.")] = None,
+    window_rows: Annotated[int, typer.Option(help="Rows of one stream that a window covers.")] = _THROUGHPUT[
+        "window_rows"
+    ],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Contender = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    tuned: Annotated[
+        bool, typer.Option("--tuned", help="Give Spark's joins a checkpoint file manager that starts fewer processes.")
+    ] = False,
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """One input through Anabranch and through Spark's own stream-stream joins.
+
+    Prints total and steady-state rows/s, time per batch, peak memory of the process tree, and how many times better
+    Anabranch is. A result only counts if all contenders find the same number of results, which is checked.
+    """
+    _compare(locals(), CONTENDERS)
+
+
+@reported
+def chain(
+    rows: Rows = 750_000,
+    keys: Annotated[int, typer.Option(help="Distinct values of each join key.")] = 375_000,
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Contender = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Four streams joined on three different keys, through Anabranch and through Spark's chained joins.
+
+    Prints what `throughput` prints, and checks as it does that all contenders find the same number of results.
+    """
+    _compare(locals(), CONTENDERS, streams=4, query=CHAIN)
+
+
+@reported
+def shared(
+    rows: Rows = _THROUGHPUT["rows"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _THROUGHPUT["keys"],
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = "parquet",
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(SHARED_CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Two queries over one join in one engine, beside one of them alone.
+
+    The second query has other names, another order and other columns; it shares the join. Beside them run two that do
+    not, because they differ in a condition. Prints what `throughput` prints; "against" is what more queries cost.
+    """
+    _compare(locals(), SHARED_CONTENDERS, query=SHARED)
+
+
+@reported
+def groupby(
+    rows: Rows = 3_000_000,
+    keys: Annotated[int, typer.Option(help="Distinct groups.")] = 10_000,
+    rows_per_batch: RowsPerBatch = _THROUGHPUT["rows_per_batch"],
+    window: Annotated[int, typer.Option(help="Window in seconds.", min=1)] = 60,
+    window_rows: Annotated[int, typer.Option(help="Rows that a window covers.")] = 600_000,
+    processors: Processors = _THROUGHPUT["processors"],
+    cores: Cores = _THROUGHPUT["cores"],
+    sink: Sink = _THROUGHPUT["sink"],
+    contender: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(GROUPBY_CONTENDERS)}; else all.")
+    ] = None,
+    repeats: Repeats = _THROUGHPUT["repeats"],
+    seed: Seed = _THROUGHPUT["seed"],
+    driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """COUNT, SUM and AVG over a window that ends at every row, through Anabranch and through transformWithState.
+
+    Spark's built-in windows run beside them; their answer is another (a row per group and window, which slides by a
+    tenth of its length), so only their time is compared. Prints what `throughput` prints.
+    """
+    chosen = locals()
+    if TRANSFORM in (contender or GROUPBY_CONTENDERS):
+        require("google.protobuf", "protobuf", "transformWithState in Python")
+    _compare(chosen, GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
+
+
+@reported
+def flat(
+    experiment: Annotated[
+        list[str] | None, typer.Option(help=f"Repeat to choose some of {', '.join(EXPERIMENTS)}; else all.")
+    ] = None,
+    unit: Annotated[int, typer.Option(help="Rows per stream in a measured batch.")] = _FLAT["unit"],
+    asked: Annotated[int, typer.Option(help="Results of each batch in the growth experiments.")] = _FLAT["asked"],
+    hot_unit: Annotated[int, typer.Option(help="Rows per stream and batch of the hot key.")] = _FLAT["hot_unit"],
+    few_results: Annotated[int, typer.Option(help="Results of the usual batch.")] = _FLAT["few_results"],
+    many_results: Annotated[int, typer.Option(help="Results of the hot batch.")] = _FLAT["many_results"],
+    few_groups: Annotated[int, typer.Option(help="Partition groups to compare with.")] = _FLAT["few_groups"],
+    many_groups: Annotated[int, typer.Option(help="Partition groups to compare.")] = _FLAT["many_groups"],
+    repeats: Repeats = _FLAT["repeats"],
+    processors: Processors = _FLAT["processors"],
+    cores: Cores = _FLAT["cores"],
+    driver_memory: DriverMemory = _FLAT["driver_memory"],
+    hot_batch_driver_memory: Annotated[str, typer.Option(help="Heap in the hot batch experiment.")] = _FLAT[
+        "hot_batch_driver_memory"
+    ],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Does cost follow the work of a batch, and not the history behind it?
+
+    Time per batch while state grows tenfold, with many groups against few, and the memory of a batch with a hot key;
+    each as a ratio with a limit. The exit code is 1 if a limit is exceeded.
+    """
+    chosen = locals()
+    with working_folder(work) as folder:
+        options = _chosen(FlatOptions, chosen, folder, experiments=tuple(experiment or EXPERIMENTS))
+        result = flat_benchmark.run(options, report)
+    show(result.to_json() if as_json else flat_benchmark.table(result))
+    if not all(finding.within_limit for finding in result.findings):
+        raise typer.Exit(FAILED)
+
+
+@reported
+def memory(
+    rows: Rows = _MEMORY["rows"],
+    keys: Annotated[int, typer.Option(help="Distinct join keys.")] = _MEMORY["keys"],
+    rows_per_batch: RowsPerBatch = _MEMORY["rows_per_batch"],
+    memory: Annotated[str, typer.Option(help="Memory of each processor.")] = _MEMORY["memory"],
+    processors: Processors = _MEMORY["processors"],
+    cores: Cores = _MEMORY["cores"],
+    repeats: Repeats = _MEMORY["repeats"],
+    driver_memory: DriverMemory = _MEMORY["driver_memory"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """State ten times as large as its memory, beside the same run with ample memory.
+
+    Checks that all runs have all results, that the tight one is at least 0.7 times as fast before clean-up, and that
+    the memory of its Python processes does not grow with the state. The exit code is 1 if a limit is exceeded.
+    """
+    chosen = locals()
+    with working_folder(work) as folder:
+        options = _chosen(MemoryOptions, chosen, folder)
+        result = memory_benchmark.run(options, report)
+    show(result.to_json() if as_json else memory_benchmark.table(result))
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@reported
+def relocation(
+    state: Annotated[str, typer.Option(help="State that is there before anything moves.")] = _RELOCATION["state"],
+    batches: Annotated[int, typer.Option(help="Batches in which it gets there.", min=2)] = _RELOCATION["batches"],
+    turns: Annotated[int, typer.Option(help="How often all of it moves.", min=1)] = _RELOCATION["turns"],
+    processors: Annotated[int, typer.Option(help="Query processors.", min=2)] = _RELOCATION["processors"],
+    work: Work = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """State of a running query that moves from one processor to another.
+
+    Checks that each move takes less time than a batch and copies nothing; shows what the batch after a move costs. The
+    exit code is 1 if a move takes longer, or copies.
+    """
+    chosen = locals()
+    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
+        result = relocation_benchmark.run(spark, _chosen(RelocationOptions, chosen, folder), report)
+    show(result.to_json() if as_json else relocation_benchmark.table(result))
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+def _compare(chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
+    """Run a benchmark of several contenders with the options of its command."""
+    with working_folder(chosen["work"]) as folder:
+        named = tuple(chosen["contender"] or contenders)
+        options = _chosen(ThroughputOptions, chosen, folder, contenders=named, **fixed)
+        result = throughput_benchmark.run(options, report)
+    show(result.to_json() if chosen["as_json"] else throughput_benchmark.table(result))

@@ -1,0 +1,78 @@
+"""The papers' figures as commands: `anabranch bench liu-06` and its kin.
+
+What an experiment can lack (a folder to write to, a library to draw with) is looked for before it runs for minutes. Its
+table is printed before anything else is done with the findings, so that no failure afterwards can lose it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from anabranch.bench.experiments import EXPERIMENTS
+from anabranch.bench.experiments.draw import draw
+from anabranch.bench.experiments.experiment import Experiment
+from anabranch.bench.experiments.report import table, write_findings
+from anabranch.cli.bench_output import report, require, show, working_folder
+from anabranch.cli.embedded import embedded_spark
+from anabranch.cli.failures import FAILED, AsJson, Debug, reported
+from anabranch.errors import ConfigError, did_you_mean
+
+
+def command_for(name: str) -> Callable[..., None]:
+    """The command for an experiment of a paper."""
+    experiment = _named(name)
+
+    @reported
+    def command(
+        further: Annotated[
+            list[str] | None,
+            typer.Argument(help="Further experiments to run after this one.", metavar="EXPERIMENT"),
+        ] = None,
+        out: Annotated[Path, typer.Option(help="Folder for the numbers (JSON) and the picture (PNG).")] = Path(
+            "bench-results"
+        ),
+        as_json: AsJson = False,
+        debug: Debug = False,
+    ) -> None:
+        chosen = [experiment, *(_named(name) for name in further or ())]
+        require("matplotlib", "matplotlib", "the picture")
+        _check_writable(out)
+        all_hold = True
+        for one in chosen:
+            with working_folder(None) as folder, embedded_spark(one.session, debug=debug) as spark:
+                findings = one.run(spark, folder, report)
+            show(json.dumps(findings.document(), indent=2) if as_json else table(findings))
+            report(f"written: {write_findings(findings, out)}")
+            report(f"written: {draw(findings, one.draws, out)}")
+            all_hold &= findings.hold
+        if not all_hold:
+            raise typer.Exit(FAILED)
+
+    command.__doc__ = f"""Claim: {experiment.claim}.
+
+    Runs the variants of the experiment on one input, checks that each has all results, writes numbers and a picture,
+    and says whether the claim holds; the exit code is 1 if it does not. Several experiments may be named.
+    """
+    return command
+
+
+def _named(name: str) -> Experiment:
+    experiments = {experiment.name: experiment for experiment in EXPERIMENTS}
+    if name not in experiments:
+        raise ConfigError(f"there is no experiment {name!r}; {did_you_mean(name, experiments)}")
+    return experiments[name]
+
+
+def _check_writable(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except OSError as error:
+        raise ConfigError(f"--out {out}: {error.strerror or error}; name a folder that can be written to") from None

@@ -1,0 +1,77 @@
+"""Anabranch's part of a run's progress: counts by name, watermarks, and nothing that fills screens."""
+
+from __future__ import annotations
+
+import json
+
+from anabranch.api.progress import describe, groups
+from anabranch.runtime.outcome import StepResult
+from anabranch.runtime.report import Report
+
+GROUPS = {"join of A, B": {n: {"activeBytes": 10, "spilledBytes": 0} for n in range(256)}}
+
+
+def result() -> StepResult:
+    reports = []
+    for processor in range(2):
+        report = Report.empty(processor, 2, 1, 1)
+        report.received, report.late, report.rejected = [3, 4], [1, 0], [0, 2]
+        report.spilled_rows, report.spilled_bytes = 7, 70
+        reports.append(report)
+    totals = {
+        "combinations": 9,
+        "results": {"pairs": 5, "alerts": None},
+        "received": [60, 80],
+        "late": [2, 0],
+        "rejected": [0, 4],
+        "late_joined": 1,
+    }
+    return StepResult(
+        batch_id=3,
+        step=4,
+        reports=tuple(reports),
+        output_rows={"pairs": 2, "alerts": -1},
+        labels=("A", "B"),
+        newest=(1_000_000, 2_000_000),
+        totals=totals,
+        debts=((3, 20), (0, 0)),
+        groups=(GROUPS, {}),
+    )
+
+
+def test_counts_are_dicts_by_the_name_of_the_input_or_the_query() -> None:
+    told = describe(result(), {})
+
+    assert told["totals"] == {
+        "combinations": 9,
+        "results": {"pairs": 5, "alerts": None},
+        "received": {"A": 60, "B": 80},
+        "late": {"A": 2, "B": 0},
+        "rejected": {"A": 0, "B": 4},
+        "late_joined": 1,
+    }
+    assert told["receivedRows"] == {"A": 6, "B": 8}
+    assert told["lateRows"] == {"A": 2, "B": 0}
+    assert told["quarantinedRows"] == {"A": 0, "B": 4}
+
+
+def test_the_watermark_is_told_of_inputs_that_have_one() -> None:
+    told = describe(result(), {"A": 400_000})
+
+    assert told["newestEventTime"] == {"A": 1_000_000, "B": 2_000_000}
+    assert told["watermark"] == {"A": 600_000, "B": None}
+
+
+def test_what_is_spilled_and_owed_is_told_of_each_processor() -> None:
+    first, second = describe(result(), {})["processors"]
+
+    assert (first["spilledRows"], first["spilledBytes"]) == (7, 70)
+    assert (first["owingGroups"], first["owedResults"]) == (3, 20)
+    assert (second["owingGroups"], second["owedResults"]) == (0, 0)
+
+
+def test_progress_fits_on_a_screen_and_groups_are_told_on_request() -> None:
+    assert len(json.dumps(describe(result(), {}), indent=1).splitlines()) < 100
+    told = groups(result())
+    assert len(told) == 256
+    assert told[3] == {"processor": 0, "operator": "join of A, B", "group": 3, "activeBytes": 10, "spilledBytes": 0}
