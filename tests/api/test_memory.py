@@ -66,7 +66,10 @@ def test_active_state_stays_within_memory_and_the_answer_is_complete(spark: Spar
     assert sum(entry["spilledRows"] for entry in last) > 0
     groups = run.groups()
     assert {group["operator"] for group in groups} == {"join of A, B, C"}
-    assert sum(group["spilledBytes"] for group in groups) == sum(entry["spilledBytes"] for entry in last) > 0
+    spilled = sum(entry["spilledBytes"] for entry in last)
+    # Shares of files, each rounded.
+    assert sum(group["spilledBytes"] for group in groups) == pytest.approx(spilled, rel=0.01)
+    assert spilled > 0
     spills = [event for event in run.events if event.kind == "spill"]
     cleaned = [event for event in run.events if event.kind == "clean-up"]
     assert {"processor", "operator", "groups", "bytes"} <= spills[0].details.keys()

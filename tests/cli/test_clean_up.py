@@ -14,7 +14,12 @@ from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.state.groups import GroupSet
 from tests.cli.checkpoints import GROUPS, Fabricated
 
-RECORD = {"time zone": "UTC", "groups": GROUPS, "operators": [], "queries": {"query": {"sink": {"format": "parquet"}}}}
+RECORD = {
+    "session settings": {"spark.sql.session.timeZone": "UTC"},
+    "groups": GROUPS,
+    "operators": [],
+    "queries": {"query": {"sink": {"format": "parquet"}}},
+}
 
 
 @pytest.fixture(autouse=True)
