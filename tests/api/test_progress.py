@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from anabranch.api.progress import describe, groups
+from anabranch.manager.memory_use import MemoryUse
 from anabranch.runtime.outcome import StepResult
 from anabranch.runtime.report import Report
 
@@ -34,7 +35,7 @@ def result() -> StepResult:
         labels=("A", "B"),
         newest=(1_000_000, 2_000_000),
         totals=totals,
-        debts=((3, 20), (0, 0)),
+        memory=(MemoryUse(0, None, 0, owing_groups=3, owed=20), MemoryUse(1, None, 0)),
         groups=(GROUPS, {}),
     )
 

@@ -74,11 +74,13 @@ def test_a_run_that_died_at_any_of_its_first_moments_leaves_a_folder_that_the_ne
         checkpoint = Checkpoint(folder)
         try:
             checkpoint.take(IDENTITY)
+            checkpoint.claim()
         except Died:
             left = -1
             checkpoint.release()
             again = Checkpoint(folder)
             again.take(IDENTITY)
+            again.claim()
             assert again.identity() == IDENTITY
             again.release()
             moments += 1

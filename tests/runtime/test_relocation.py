@@ -33,12 +33,12 @@ GROUPS = 16
 
 @dataclass(frozen=True)
 class Script:
-    """Decides after a step what was written down for it."""
+    """Decides after a step what was written down for it; the first is number 1, after the claim of the run."""
 
     actions: dict[int, tuple[Action, ...]]
 
     def decide(self, snapshot: Snapshot) -> Iterator[Action]:
-        yield from self.actions.get(snapshot.step, ())
+        yield from self.actions.get(snapshot.step - 1, ())
 
 
 def rows(count: int, number: int, keys: int = 40) -> pa.Table:

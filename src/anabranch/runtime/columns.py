@@ -28,6 +28,7 @@ from anabranch.runtime.fuse import fuse
 from anabranch.runtime.grouped import GroupTypes, group_types
 from anabranch.runtime.keys import check_class, key_type, must_verify, widest
 from anabranch.runtime.notes import HIDDEN
+from anabranch.runtime.query_settings import TIME_ZONE
 from anabranch.state.run import TS
 
 
@@ -80,6 +81,11 @@ class Columns:
         """Make the streams known that terms are over."""
         for alias in {alias for terms in classes for alias, _ in terms}:
             self.frame(alias)
+
+    @property
+    def time_zone(self) -> str:
+        """The session's time zone."""
+        return self._spark.conf.get(TIME_ZONE) or "UTC"
 
     def frame(self, alias: str) -> DataFrame:
         """The stream of an input; one that a sub-query makes without rows and hidden columns, but with its types."""

@@ -109,7 +109,7 @@ class _Maker:
             RoundPlan(
                 tuple(self._operator(n, exchanges, outlets) for n in self._rounds.operators(number)),
                 arrivals[number],
-                _arrow_schema(exchanges[number].yielded) if number < len(exchanges) else None,
+                _arrow_schema(exchanges[number].yielded, self._columns.time_zone) if number < len(exchanges) else None,
             )
             for number in range(self._rounds.count)
         )
@@ -402,8 +402,9 @@ def _label(entry: JoinInput, nth: int) -> str:
     return f"{entry.alias} ({stream})" if len(alike) == 1 else f"{entry.alias} ({stream} {alike.index(nth) + 1})"
 
 
-def _arrow_schema(schema: T.StructType) -> pa.Schema:
-    return to_arrow_schema(schema, timezone="UTC", error_on_duplicated_field_names_in_struct=True)
+def _arrow_schema(schema: T.StructType, time_zone: str) -> pa.Schema:
+    """A schema as Spark hands rows over: moments name the session's time zone."""
+    return to_arrow_schema(schema, timezone=time_zone, error_on_duplicated_field_names_in_struct=True)
 
 
 def _max_span(sources: tuple[SourceTime, ...], port: PortTime, fed: tuple[FedTime, ...]) -> int | None:

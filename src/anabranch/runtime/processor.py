@@ -442,11 +442,7 @@ class _Attempt:
         number = pa.array(np.full(len(rows), tag, dtype=np.int16))
         no_time = pa.array(np.zeros(len(rows), dtype=np.int64))
         arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, rows.columns, strict=True))}
-        # Moments that came from Spark name the session's time zone, those that are missing name UTC.
-        columns = [
-            arrays[field.name].cast(field.type) if field.name in arrays else pa.nulls(len(rows), field.type)
-            for field in schema
-        ]
+        columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
         return pa.RecordBatch.from_arrays(columns, schema.names)
 
     def _insert(
