@@ -57,7 +57,7 @@ class ThroughputOptions:
     window_rows: int = 200_000
     processors: int = 2
     cores: int = 2
-    sink: str = "noop"
+    sink: str = "parquet"
     contenders: tuple[str, ...] = CONTENDERS
     repeats: int = 1
     seed: int = 1
