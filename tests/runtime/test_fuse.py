@@ -48,12 +48,12 @@ FUSED = [
     "if(p, i, j)", "CASE WHEN p THEN s WHEN i > 0 THEN 'more' END", "CASE WHEN p THEN 1 ELSE 0 END = 1",
     "CASE i WHEN 1 THEN 'one' WHEN 0 THEN s ELSE 'other' END",
     "d + d2", "f - f2", "d * f", "-d", "i + 0.5D", "CAST(i AS BIGINT)", "CAST(b AS DOUBLE)", "CAST(f AS DOUBLE)",
-    "CAST(j AS FLOAT)", "CAST(j AS DOUBLE)", "i > 0 AND j < 5 OR s = 'a'", "true", "1 + 1 = 2",
+    "CAST(j AS DOUBLE)", "i > 0 AND j < 5 OR s = 'a'", "true", "1 + 1 = 2",
 ]  # fmt: skip
 OVERFLOWING = ["i + i2", "j - i2", "j * j2", "-b", "b + b2", "i + 1 > 0", "-i < 3", "i * 2 = 4 AND p"]
 LEFT_TO_SPARK = [
     "i / 2", "i % 2", "i DIV 2", "upper(s)", "length(s)", "s || 'x'", "CAST(s AS INT)", "CAST(i AS STRING)",
-    "CAST(d AS INT)",
+    "CAST(d AS INT)", "CAST(j AS FLOAT)", "CAST(CAST(j AS FLOAT) AS DOUBLE)",
     "CAST(i AS DECIMAL(12, 2))", "i + CAST(1.5 AS DECIMAL(3, 1))", "year(day)", "p AND i + 1 > 0", "if(p, i + 1, 0)",
     "coalesce(i, j + 1)", "CAST(j AS INT)", "date_add(day, 1)", "NULL", "abs(i)", "greatest(i, j)", "s LIKE 'a%'",
     "i IN (j, i2 + 1)",

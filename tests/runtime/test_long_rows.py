@@ -58,6 +58,16 @@ def test_long_rows_come_in_batches_that_are_bounded_by_bytes(
     assert limits == [NO_BYTE_LIMIT, NO_BYTE_LIMIT, BATCH_BYTES, BATCH_BYTES]
 
 
+def test_joined_rows_may_be_long_where_those_they_are_made_of_are_not(spark: SparkSession, tmp_path: Path) -> None:
+    """Only what goes into the exchange before the last round is."""
+    batch = rows([SHORT * 6 // 10] * 2)
+    with Steps(spark, tmp_path / "checkpoint", QUERY, KINDS, joins="(A B) C") as steps:
+        steps.feed(dict.fromkeys("ABC", batch))
+        assert steps.runner._processors._limited
+    text = "SELECT A.v, B.w, C.v AS cv FROM r A, r B, r C WHERE A.k = B.k AND B.v = C.v"
+    assert_same_rows(steps.answer, query(text, {"r": batch}))
+
+
 def test_a_value_that_no_batch_can_hold_is_refused_with_its_stream(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,10 +68,12 @@ def file_sink(output: Path, scratch: Path, *partitions: str) -> FileSink:
     return FileSink(SinkOptions("parquet", {"path": str(output)}, partitions), "abcdef01", "UTC", scratch)
 
 
-def test_only_files_that_spark_committed_are_published(tmp_path: Path) -> None:
+@pytest.mark.parametrize("column", ["k", "_k", ".k"])
+def test_only_files_that_spark_committed_are_published(tmp_path: Path, column: str) -> None:
     output = tmp_path / "out"
-    file_sink(output, tmp_path / "scratch", "_k")(SparkWriter("_k=1/part-0.parquet", "_k=2/part-1.parquet"), 3)
-    expected = {"_k=1/abcdef01-0000000003-part-0.parquet", "_k=2/abcdef01-0000000003-part-1.parquet"}
+    written = SparkWriter(f"{column}=1/part-0.parquet", f"{column}=2/part-1.parquet")
+    file_sink(output, tmp_path / "scratch", column)(written, 3)
+    expected = {f"{column}={n + 1}/abcdef01-0000000003-part-{n}.parquet" for n in range(2)}
     assert seen_by_duckdb(output) == expected
     assert sorted(os.listdir(tmp_path)) == ["out", "scratch"]
     assert os.listdir(tmp_path / "scratch") == []

@@ -16,7 +16,7 @@ from anabranch.runtime import processors
 from anabranch.runtime.catalyst import exchanged_rows
 from anabranch.state.groups import GroupSet
 from tests.oracle.feed import Feed
-from tests.oracle.referee import Stream, assert_same_rows, join
+from tests.oracle.referee import Stream, assert_same_rows, join, query
 from tests.oracle.steps import Kind, Steps
 
 pytestmark = pytest.mark.spark
@@ -48,8 +48,8 @@ def batch(number: int) -> pa.Table:
     return pa.table({"k": [n % 11 for n in range(12)], "v": [12 * number + n for n in range(12)]}, schema=SCHEMA)
 
 
-@pytest.mark.parametrize("query", list(QUERIES))
-def test_an_answer_may_be_reshaped_in_any_way(spark: SparkSession, tmp_path: Path, query: str) -> None:
+@pytest.mark.parametrize("kind", list(QUERIES))
+def test_an_answer_may_be_reshaped_in_any_way(spark: SparkSession, tmp_path: Path, kind: str) -> None:
     answers: list[pa.Table] = []
     ways = iter(RESHAPED.values())
 
@@ -58,7 +58,7 @@ def test_an_answer_may_be_reshaped_in_any_way(spark: SparkSession, tmp_path: Pat
         answers.append(results.toArrow())
 
     fed = [batch(number) for number in range(len(RESHAPED))]
-    with Steps(spark, tmp_path / "checkpoint", QUERIES[query], KINDS, processors=3, sink=sink) as steps:
+    with Steps(spark, tmp_path / "checkpoint", QUERIES[kind], KINDS, processors=3, sink=sink) as steps:
         for rows in fed:
             steps.feed({"A": rows, "B": rows})
         last = steps.results[-1]
@@ -91,6 +91,27 @@ def test_spark_may_coalesce_by_itself_as_its_jdbc_writer_does(spark: SparkSessio
     written = spark.read.format("jdbc").options(**jdbc).load().toArrow()
     assert_same_rows(written, join(streams, ["A.k", "A.v", "B.v AS w"]))
     assert run.lastProgress["anabranch"]["receivedRows"] == {"A": 12, "B": 12}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT 1 AS one FROM A, B WHERE A.k = B.k",
+        "SELECT 1 AS one, 'x' AS s FROM A, B WHERE A.k = B.k AND length(concat(A.v, '')) > 0",
+        "SELECT 1 AS one FROM A, B WHERE A.k = B.k UNION ALL SELECT 2 FROM A, B WHERE A.k = B.k",
+        "SELECT 1 AS one FROM (SELECT A.k AS k FROM A, B WHERE A.k = B.k) X, B AS C WHERE X.k = C.k",
+        "SELECT X.one FROM (SELECT 1 AS one FROM A, B WHERE A.k = B.k) X, B AS C WHERE X.one = C.k",
+        "SELECT 1 AS one FROM A [RANGE 1 SECOND] GROUP BY k",
+    ],
+)
+def test_an_answer_that_reads_no_column_has_all_its_rows(spark: SparkSession, tmp_path: Path, text: str) -> None:
+    kinds = {"A": Kind(SCHEMA, time="v", lateness=0), "B": Kind(SCHEMA)}
+    rows = batch(0)
+    with Steps(spark, tmp_path / "checkpoint", text, kinds, processors=2) as steps:
+        steps.feed({"A": rows, "B": rows})
+        steps.end()
+    windows = text.replace(" [RANGE 1 SECOND]", "").replace("GROUP BY k", "")
+    assert len(steps.answer) == len(query(windows, {"A": rows, "B": rows})) >= 12
 
 
 def test_results_that_are_read_after_their_batch_say_so(spark: SparkSession, tmp_path: Path) -> None:

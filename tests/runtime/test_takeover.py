@@ -50,6 +50,27 @@ class Meddler:
         self._actions.pop(name, lambda: None)()
 
 
+def test_a_driver_that_was_taken_over_while_its_processors_worked_gives_nothing_to_its_sink(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meddler, path = Meddler(monkeypatch, step), tmp_path / "checkpoint"
+    with Steps(spark, path, QUERY, KINDS) as old:
+        taken_over: list[Steps] = []
+
+        def take_over() -> None:
+            old.taken.release()
+            taken_over.append(Steps(spark, path, QUERY, KINDS).__enter__())
+
+        meddler.at("step.processed", take_over)
+        with pytest.raises(CheckpointInUseError, match="taken over by a newer run"):
+            old.feed(batch(0))
+        (new,) = taken_over
+        new.feed(batch(0))
+        new.taken.release()
+    assert old.answers == []
+    assert_same_rows(new.answer, answer_to(1))
+
+
 @pytest.mark.parametrize("before", [0, 1], ids=["the first step", "a later step"])
 def test_a_step_that_was_checked_before_a_takeover_cannot_be_committed_after_it(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int

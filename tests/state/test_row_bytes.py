@@ -18,7 +18,6 @@ from anabranch.state.row_bytes import (
     longest_row,
     narrowed,
     rows_at_once,
-    taken,
     widened,
 )
 from anabranch.state.run import HASH, Segment
@@ -92,13 +91,6 @@ def test_wide_columns_hold_the_same_values_and_come_back_as_they_were(parts: lis
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_bytes, "MOST_CONTENT", 0)
         assert pa.Table.from_batches([narrowed(concatenated(same))]).equals(expected)
-        column = expected.column(0)
-        rows = np.arange(len(column))[::-1].copy()
-        assert (
-            narrowed(pa.record_batch([taken(column, pa.array(rows))], ["c"]))
-            .column(0)
-            .equals(column.combine_chunks().take(pa.array(rows)))
-        )
 
 
 def test_runs_of_wide_and_of_ordinary_columns_are_merged() -> None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.order import order_of
-from anabranch.state.row_bytes import taken
 from anabranch.state.run import HASH, TS, Segment
 
 INPUT = "input"
@@ -27,10 +26,10 @@ class Projection:
     timed: bool = True
 
 
-def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection) -> Segment:
-    """The given rows of a packed table as a segment of one input, sorted by (hash, ts)."""
+def sort_delta(packed: pa.RecordBatch, rows: NDArray[np.int64], projection: Projection) -> Segment:
+    """The given rows of a packed batch as a segment of one input, sorted by (hash, ts)."""
     hashes = packed.column(HASH).to_numpy().view(np.uint64)[rows]
-    ts = packed.column(TS).to_numpy()[rows] if projection.timed and TS in packed.column_names else None
+    ts = packed.column(TS).to_numpy()[rows] if projection.timed and TS in packed.schema.names else None
     order = order_of(hashes, ts)
     names, arrays = [HASH], [pa.array(hashes[order])]
     if ts is not None:
@@ -39,7 +38,7 @@ def sort_delta(packed: pa.Table, rows: NDArray[np.int64], projection: Projection
     chosen = pa.array(rows[order])
     for column, slot in projection.columns:
         names.append(column)
-        arrays.append(taken(packed.column(slot), chosen))
+        arrays.append(packed.column(slot).take(chosen))
     return Segment.of(pa.RecordBatch.from_arrays(arrays, names))
 
 

@@ -7,6 +7,7 @@ Either may be written down, one JSON document per line, for the driver to publis
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from anabranch.runtime.json_rows import json_rows
 from anabranch.runtime.report import Report
 from anabranch.runtime.tasks import Arrival, ProcessorPlan, StepTask
 from anabranch.state.groups import group_counts
+from anabranch.state.row_bytes import longest_row, narrowed, rows_at_once
 from anabranch.state.run import TS, Segment
 from anabranch.state.store import write_file
 
@@ -35,11 +37,11 @@ class Arrivals:
         self._report = report
         self._name = name
 
-    def sort_out(self, packed: pa.Table, arrivals: dict[int, Arrival]) -> dict[int, Segment]:
+    def sort_out(self, packed: pa.RecordBatch, arrivals: dict[int, Arrival]) -> dict[int, Segment]:
         """Count and reject the arriving rows of streams by source, and sort them by port."""
         tags = packed.column(INPUT).to_numpy()
         bad = self._bad_rows(packed)
-        timed = TS in packed.column_names
+        timed = TS in packed.schema.names
         taken: dict[int, list[NDArray[np.int64]]] = {}
         late_rows = []
         for i, arrival in arrivals.items():
@@ -67,13 +69,13 @@ class Arrivals:
             for port, rows in taken.items()
         }
 
-    def _bad_rows(self, packed: pa.Table) -> NDArray[np.bool_] | None:
-        if REJECT not in packed.column_names:
+    def _bad_rows(self, packed: pa.RecordBatch) -> NDArray[np.bool_] | None:
+        if REJECT not in packed.schema.names:
             return None
         column = packed.column(REJECT)
         if column.null_count == len(column):
             return None
-        mask: NDArray[np.bool_] = column.is_valid().to_numpy()
+        mask: NDArray[np.bool_] = column.is_valid().to_numpy(zero_copy_only=False)
         if not self._plan.keep_rejected:
             sample = json.loads(column.filter(column.is_valid())[0].as_py())
             raise BadRowError(
@@ -86,18 +88,24 @@ class Arrivals:
         return mask
 
     def _write_late(
-        self, packed: pa.Table, projections: tuple[Projection, ...], late: list[tuple[int, NDArray[np.int64]]]
+        self, packed: pa.RecordBatch, projections: tuple[Projection, ...], late: list[tuple[int, NDArray[np.int64]]]
     ) -> str:
-        lines = []
+        lines: list[str] = []
         for i, rows in late:
-            picked = packed.take(pa.array(rows))
-            texts = json_rows({name: picked.column(slot) for name, slot in projections[i].columns}, len(rows))
-            alias, times = json.dumps(self._plan.aliases[i]), picked.column(TS).to_pylist()
-            for n, (row, time_us) in enumerate(zip(texts.rows, times, strict=True)):
-                invalid = texts.invalid.get(n)
-                flagged = "" if invalid is None else f'"invalid_utf8": {json.dumps(invalid)}, '
-                lines.append(f'{{"input": {alias}, {flagged}"row": {row}, "ts": {time_us}}}')
+            slots = dict.fromkeys([*(slot for _, slot in projections[i].columns), TS])
+            chosen = packed.select(list(slots)).take(pa.array(rows))
+            at_once = rows_at_once(len(rows), longest_row(chosen))
+            for first in range(0, len(rows), at_once):
+                lines += self._late_lines(i, projections[i], narrowed(chosen.slice(first, at_once)))
         return self._write_lines("late", lines)
+
+    def _late_lines(self, i: int, projection: Projection, late: pa.RecordBatch) -> Iterator[str]:
+        texts = json_rows({name: late.column(slot) for name, slot in projection.columns}, len(late))
+        alias, times = json.dumps(self._plan.aliases[i]), late.column(TS).to_pylist()
+        for n, (row, time_us) in enumerate(zip(texts.rows, times, strict=True)):
+            invalid = texts.invalid.get(n)
+            flagged = "" if invalid is None else f'"invalid_utf8": {json.dumps(invalid)}, '
+            yield f'{{"input": {alias}, {flagged}"row": {row}, "ts": {time_us}}}'
 
     def _write_lines(self, kind: str, lines: list[str]) -> str:
         name = f"{kind}-{self._name}.jsonl"

@@ -280,6 +280,9 @@ class _Maker:
         if goes_on:
             wanted |= dict.fromkeys(timed)
         results = [ResultColumn(name, *origins[name]) for name in wanted if name in origins]
+        if not results:
+            any_name = next(iter(origins))  # without a column there would be no rows
+            results = [ResultColumn(any_name, *origins[any_name])]
         if here:
             stored = [name for name in self._columns.verified(n) if name in wanted]
             results += [ResultColumn(name, 0, name) for name in (HASH, *stored)]
@@ -304,14 +307,11 @@ class _Maker:
         if operator.grouping.applied is not None:
             return cast(StatefulOperator, operator.grouping.applied.operator)
         wanted = {name for destination in destinations for name in destination.reads}
+        results = tuple((self._columns.given(field.name), k) for k, field in enumerate(group.results))
         return WindowAggregate(
             keys=tuple(f"key.{k}" for k in range(len(group.keys))),
             calls=group.calls,
-            results=tuple(
-                (given, k)
-                for k, field in enumerate(group.results)
-                if (given := self._columns.given(field.name)) in wanted
-            ),
+            results=tuple(result for result in results if result[0] in wanted) or results[:1],
             width=self._port_time(n, 0).window,
             rows=operator.grouping.rows,
             ties=group.names,

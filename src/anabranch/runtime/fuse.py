@@ -42,7 +42,8 @@ _TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
-# From each to those after it no value is lost, or it is rounded as IEEE 754 says.
+# From each to those after it no value is lost, or it is rounded as IEEE 754 says. Spark's optimiser leaves out a cast
+# to FLOAT that only rounds whole numbers on the way to something wider, so such casts are left to Spark.
 _WIDENING = ("tinyint", "smallint", "int", "bigint", "float", "double")
 
 
@@ -139,6 +140,8 @@ def _cast(node: Any, value: Expression, data_type: str) -> Expression:
     source = str(node.child().dataType().simpleString())
     if source == data_type:
         return value
+    if source in ("int", "bigint") and data_type == "float":
+        raise _UnknownError
     if source not in _WIDENING or data_type not in _WIDENING or _WIDENING.index(source) > _WIDENING.index(data_type):
         raise _UnknownError
     return Call("cast", (value,), _TYPES[data_type])

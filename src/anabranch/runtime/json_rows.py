@@ -44,19 +44,12 @@ class Texts:
     invalid: dict[int, dict[str, list[str]]] = field(default_factory=dict)
 
 
-def json_rows(columns: dict[str, pa.ChunkedArray], count: int) -> Texts:
+def json_rows(columns: dict[str, pa.Array], count: int) -> Texts:
     """Some rows as JSON objects, with the names in order."""
     texts = Texts([])
-    encoded = {name: _encode_column(columns[name], name, texts) for name in sorted(columns)}
+    encoded = {name: _encode(columns[name], name, range(count), texts) for name in sorted(columns)}
     texts.rows.extend(_objects(encoded, count))
     return texts
-
-
-def _encode_column(column: pa.ChunkedArray, name: str, texts: Texts) -> list[str]:
-    encoded: list[str] = []
-    for chunk in column.chunks:
-        encoded += _encode(chunk, name, range(len(encoded), len(encoded) + len(chunk)), texts)
-    return encoded
 
 
 def _objects(encoded: dict[str, list[str]], count: int) -> Iterator[str]:

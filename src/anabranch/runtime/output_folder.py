@@ -74,5 +74,5 @@ def _below(folder: Path) -> Iterator[Path]:
 
 
 def _is_hidden(name: str) -> bool:
-    """Whether Spark takes no notice of a name; a folder of `partitionBy` may begin with an underscore."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name)
+    """Whether a name is not that of a result; a folder of `partitionBy` is, whatever its column is called."""
+    return name.startswith((".", "_")) and "=" not in name

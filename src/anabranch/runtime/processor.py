@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.errors import AnabranchError
+from anabranch.errors import AnabranchError, InconsistentStepError
 from anabranch.kernel.delta import INPUT, keep_after, sort_delta, sort_rows
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answers_later
 from anabranch.kernel.probe import blocks
@@ -230,7 +230,7 @@ class _Attempt:
     def _take_arrived(self, arrived: list[pa.RecordBatch]) -> None:
         if not arrived:
             return
-        packed = pa.Table.from_batches(arrived).combine_chunks()
+        packed = concatenated(arrived)
         if self._number == 0:
             sorting = Arrivals(self._plan, self._task, self._report, self._name)
             for port, delta in sorting.sort_out(packed, self._round.arrivals).items():
@@ -380,6 +380,8 @@ class _Attempt:
 
     def _counting(self, counted: Iterator[Counted]) -> Iterator[pa.RecordBatch]:
         for results, counts in counted:
+            if len(results) != counts.sum():
+                raise InconsistentStepError(f"{counts.sum():,} results of an operator came as {len(results):,} rows")
             self._produced += counts
             yield results
 

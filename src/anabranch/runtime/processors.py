@@ -73,14 +73,19 @@ class Processors:
         *sent, last = self._frames(packed, tasks)
         names = [str(row[REPORT]) for row in last.collect()]
         written = exchanged_rows(last, len(self._plan.rounds))
+        if written is None and tasks[0].trial > len(self._plan.rounds):
+            raise InconsistentStepError(
+                "the exchanges between Spark and the processors are not to be found in Spark's plan, so nobody can say "
+                "how many rows were sent. Something replaces them, such as an extension of the session; leave it out"
+            )
         if written is None:
             # Spark knows that there are no rows, and has left exchanges and processors out.
             return self.run(empty_frame(packed.sparkSession, packed.schema), _again(tasks))
         reports = _read_reports(Path(tasks[0].reports), names)
-        _check_present(reports, len(self._plan.rounds), tasks)
         if not self._limited and any(report.long_rows for _, report, _ in reports.values()):
             self._limited = True
             return self.run(packed, _again(tasks))
+        _check_present(reports, len(self._plan.rounds), tasks)
         for number, rows in enumerate(written):
             arrived = sum(report.arrived for (nth, _), (_, report, _) in reports.items() if nth == number)
             # A stage that was computed again has counted its rows again; then they are counted by themselves.

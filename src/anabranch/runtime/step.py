@@ -348,6 +348,7 @@ class StepRunner:
         folders = self._answers.folders(directory, batch_id)
         reports = self._processors.run(packed, self._tasks(number, directory, folders))
         failpoint("step.processed")
+        self._checkpoint.check_epoch()  # before anybody sees what another run may have given already
         combined = combine((report, manifest) for _, report, manifest in reports.values())
         self._answers.deliver([report for report, _ in combined], batch_id, folders, packed.sparkSession)
         return reports

@@ -54,6 +54,8 @@ class Destination:
         rows = select(self.conditions, results)
         arrays = {name: rows.column(found) for name, found in self.picked}
         arrays |= {name: evaluate(fused, rows) for name, fused in self.computed}
+        if not arrays:
+            return rows.select([0])  # a batch without columns has no rows
         return pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
 
 

@@ -3,8 +3,8 @@
 Arrow's strings, binaries and lists count their content in 32 bits, so an array of them ends at 2 GiB, and whatever
 gathers or repeats rows may reach that with a few long values. Two things keep that from happening: work is cut into
 pieces by the bytes that rows take (`content_of_ranges`, `longest_row`), and what cannot be cut, such as all rows of one
-key, is put together in columns that count in 64 bits (`concatenated`, `taken`). Those may be stored in runs. What
-leaves an operator is in pieces that are small enough for the ordinary types again (`narrowed`).
+key, is put together in columns that count in 64 bits (`concatenated`). Those may be stored in runs. What leaves an
+operator is in pieces that are small enough for the ordinary types again (`narrowed`).
 
 Content is what a row takes beyond its fixed width; it is read off the offsets of the columns at the rows that are asked
 for, so the cost does not depend on the size of the state.
@@ -69,15 +69,6 @@ def concatenated(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
     if mixed or sum(map(content, batches)) > MOST_CONTENT:
         batches = [widened(batch) for batch in batches]
     return pa.concat_batches(batches)
-
-
-def taken(column: pa.ChunkedArray | pa.Array, rows: pa.Array) -> pa.Array:
-    """Some rows of a column, none of them twice."""
-    if isinstance(column, pa.ChunkedArray):
-        if column.num_chunks > 1 and _has_content(column.type) and column.nbytes > MOST_CONTENT:
-            column = column.cast(_wide(column.type))
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column.take(rows)
 
 
 def widened(rows: pa.RecordBatch) -> pa.RecordBatch:
