@@ -1,7 +1,9 @@
 """Random queries over random batches, with restarts on other numbers of processors, against DuckDB.
 
-Each seed draws streams with and without event time, windows, lateness and duplicates; the answer has to be that of
-DuckDB on the rows that are on time by SPEC section 0, whatever the number of groups, processors and batches.
+Each seed draws streams with and without event time, windows, lateness, duplicates and long values, a SELECT of columns,
+expressions or constants alone, settings of the session, and what the sink does with an answer before it takes it; the
+answer has to be that of DuckDB on the rows that are on time by SPEC section 0, whatever the number of groups,
+processors and batches.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.oracle import referee
 from tests.oracle.feed import on_time
+from tests.oracle.reshaping import RESHAPED
 from tests.oracle.settings import odd_settings
 from tests.oracle.steps import Kind, Steps
 
@@ -33,6 +36,7 @@ class Case:
     windows: dict[str, int | None]
     lateness: dict[str, int | None]
     keys: list[str]
+    selected: list[str]
     batches: list[dict[str, pa.Table]]
 
     @property
@@ -44,7 +48,8 @@ class Case:
         names = list(self.windows)
         equal = " AND ".join(f"{left}.{key} = {right}.{key}" for key in self.keys for left, right in pairwise(names))
         residual = " AND A.v + B.v > 3"
-        return f"SELECT {', '.join(f'{n}.v AS {n}' for n in names)} FROM {', '.join(items)} WHERE {equal}{residual}"
+        outputs = ", ".join(f"{output} AS c{n}" for n, output in enumerate(self.selected))
+        return f"SELECT {outputs} FROM {', '.join(items)} WHERE {equal}{residual}"
 
     def can_expire(self, name: str) -> bool:
         others = [other for other in self.windows if other != name]
@@ -72,7 +77,7 @@ class Case:
             name: referee.Stream(self.on_time(name), self.keys, "t" if self.timed[name] else None, self.windows[name])
             for name in self.windows
         }
-        return referee.join(streams, [f"{name}.v" for name in self.windows], where="A.v + B.v > 3")
+        return referee.join(streams, self.selected, where="A.v + B.v > 3")
 
 
 def draw(seed: int) -> Case:
@@ -83,19 +88,22 @@ def draw(seed: int) -> Case:
     windows = {name: rng.choice([0, 3, 10, 10, 30, None]) if timed[name] else None for name in names}
     lateness = {name: rng.choice([0, 5, 5, 20, None]) if timed[name] else None for name in names}
     keys = rng.choice([["k"], ["k"], ["s"], ["s", "k"]])
+    every = [f"{name}.v" for name in names]
+    selected = rng.choice([every, every, ["A.v + B.v", "A.s", "'x'"], ["1"]])
+    long = "b" * 20_000 if rng.random() < 0.3 else "b"
 
     def rows(name: str, batch: int) -> pa.Table:
         count = rng.choice([0, 3, 12, 12])
         columns = {
             "k": [None if rng.random() < 0.1 else rng.randrange(3) for _ in range(count)],
-            "s": [rng.choice([None, "a", "a", "b"]) for _ in range(count)],
+            "s": [rng.choice([None, "a", "a", long]) for _ in range(count)],
             "t": [batch * 10 + rng.randrange(-12, 12) for _ in range(count)],
             "v": [rng.randrange(6) for _ in range(count)],
         }
         return pa.table(columns, schema=SCHEMA)
 
     batches = [{name: rows(name, batch) for name in names} for batch in range(rng.choice([2, 3, 4]))]
-    return Case(timed, windows, lateness, keys, batches)
+    return Case(timed, windows, lateness, keys, selected, batches)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,11 +119,16 @@ def test_a_random_query_answers_as_duckdb_does(spark: SparkSession, tmp_path: Pa
         for name in case.windows
     }
     remaining, answers = list(case.batches), []
+
+    def reshape(results: DataFrame, batch_id: int) -> None:
+        RESHAPED[rng.choice(list(RESHAPED))](results)
+        answers.append(results.toArrow())
+
     with odd_settings(spark, random.Random(f"settings {seed}")):
         while remaining:
             processors = rng.choice([1, 2, 3, 4])
             with Steps(
-                spark, tmp_path / "checkpoint", case.text, kinds, processors=processors, groups=groups, answers=answers
+                spark, tmp_path / "checkpoint", case.text, kinds, processors=processors, groups=groups, sink=reshape
             ) as steps:
                 for _ in range(rng.choice([1, 2])):
                     if remaining:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import anabranch as ab
 from anabranch.errors import InconsistentStepError
@@ -17,6 +15,7 @@ from anabranch.runtime.catalyst import exchanged_rows
 from anabranch.state.groups import GroupSet
 from tests.oracle.feed import Feed
 from tests.oracle.referee import Stream, assert_same_rows, join, query
+from tests.oracle.reshaping import RESHAPED
 from tests.oracle.steps import Kind, Steps
 
 pytestmark = pytest.mark.spark
@@ -27,20 +26,6 @@ KINDS = {"A": Kind(SCHEMA), "B": Kind(SCHEMA)}
 QUERIES = {
     "plain": "SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k",
     "finished by Spark": "SELECT A.k, A.v, B.v AS w FROM A, B WHERE A.k = B.k AND length(concat(A.v, B.v)) > 0",
-}
-RESHAPED: dict[str, Callable[[DataFrame], object]] = {
-    "coalesced": lambda d: d.coalesce(1).collect(),
-    "not read": lambda d: None,
-    "read in part": lambda d: d.limit(1).collect(),
-    "told empty": lambda d: d.isEmpty(),
-    "after another": lambda d: d.sparkSession.range(5).selectExpr("id", "id", "id").union(d).coalesce(2).collect(),
-    "sorted": lambda d: d.sort("v").collect(),
-    "joined with itself": lambda d: d.alias("x").join(d.alias("y"), F.expr("x.v = y.w")).count(),
-    "crossed with itself": lambda d: d.crossJoin(d.selectExpr("v AS z")).count(),
-    "read twice": lambda d: (d.count(), d.repartition(7).count()),
-    "half of it": lambda d: d.where("v % 2 = 0").toLocalIterator().__next__(),
-    "never true": lambda d: d.where("false").collect(),
-    "cached": lambda d: (d.cache().count(), d.coalesce(1).count(), d.unpersist()),
 }
 
 

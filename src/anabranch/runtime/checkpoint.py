@@ -260,6 +260,7 @@ class Checkpoint:
         """Put on record that a step without a batch is to be made, before anything is done about it."""
         clean_up = clean_up_to_json(extra.clean_up)
         body = {"number": extra.number, "ending": extra.ending, "plan": extra.plan, "clean_up": clean_up}
+        body["epoch"] = self.epoch
         write_file(self.path / EXTRA, encode_document(body))
 
     def announced(self, last: Step | None) -> Extra | None:
@@ -269,7 +270,8 @@ class Checkpoint:
             return None
         body = read_document(path)
         extra = Extra(body["number"], body["ending"], clean_up_from_json(body["clean_up"]), body["plan"])
-        return extra if last.extra < extra.number else None
+        # What an older driver put on record after the last step was made by a newer one is not to be done.
+        return extra if last.extra < extra.number and last.epoch <= body["epoch"] else None
 
     def record(self, body: Json) -> None:
         """Put on record what the run is made of."""
