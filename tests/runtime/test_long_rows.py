@@ -54,8 +54,8 @@ def test_long_rows_come_in_batches_that_are_bounded_by_bytes(
     expected = query(text, {"r": everything})
     assert_same_rows(steps.answer, expected)
     assert received == [len(everything)] * 3
-    # Once without, once again with a limit; and with it from then on.
-    assert limits == [NO_BYTE_LIMIT, NO_BYTE_LIMIT, BATCH_BYTES, BATCH_BYTES]
+    # Once without, then again with a limit, and with it from then on.
+    assert limits == [NO_BYTE_LIMIT, BATCH_BYTES]
 
 
 def test_joined_rows_may_be_long_where_those_they_are_made_of_are_not(spark: SparkSession, tmp_path: Path) -> None:

@@ -99,6 +99,35 @@ def test_an_answer_that_reads_no_column_has_all_its_rows(spark: SparkSession, tm
     assert len(steps.answer) == len(query(windows, {"A": rows, "B": rows})) >= 12
 
 
+def test_what_a_function_sets_in_the_session_of_its_results_does_not_reach_the_engine(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    answers: list[pa.Table] = []
+
+    def sink(results: DataFrame, batch_id: int) -> None:
+        results.sparkSession.conf.set("spark.sql.adaptive.enabled", "true")
+        results.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
+        results.createOrReplaceTempView("mine")
+        answers.append(results.sparkSession.sql("SELECT * FROM mine").toArrow())
+
+    fed = [batch(number) for number in range(3)]
+    with Steps(spark, tmp_path / "checkpoint", QUERIES["plain"], KINDS, processors=3, sink=sink) as steps:
+        for rows in fed:
+            steps.feed({"A": rows, "B": rows})
+    stream = Stream(pa.concat_tables(fed), ["k"])
+    assert_same_rows(pa.concat_tables(answers), join({"A": stream, "B": stream}, ["A.k", "A.v", "B.v AS w"]))
+
+
+def test_a_plan_without_exchanges_is_refused_if_there_are_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Steps(spark, tmp_path / "checkpoint", QUERIES["plain"], KINDS) as steps:
+        monkeypatch.setattr(processors, "exchanged_rows", lambda last, rounds: None)
+        with pytest.raises(InconsistentStepError, match="not to be found in Spark's plan"):
+            steps.feed({"A": batch(0), "B": batch(0)})
+        assert steps.taken.last_step() is None
+
+
 def test_results_that_are_read_after_their_batch_say_so(spark: SparkSession, tmp_path: Path) -> None:
     kept: list[DataFrame] = []
     with Steps(spark, tmp_path / "checkpoint", QUERIES["plain"], KINDS, sink=lambda d, _: kept.append(d)) as steps:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-EXCHANGE = "ShuffleExchangeExec"
+EXCHANGE = "Exchange"
 
 
 def spark_class(spark: SparkSession, name: str) -> Any:
@@ -28,15 +29,16 @@ def empty_frame(spark: SparkSession, schema: T.StructType) -> DataFrame:
 def exchanged_rows(collected: DataFrame, exchanges: int) -> list[int] | None:
     """How many rows Spark wrote into the last so many exchanges of a plan that was collected, the first one first.
 
-    Below the last of them every operator has one child. None if there are fewer: an optimised plan may have none.
+    Above the first of them every operator has one child. None if there are fewer: an optimised plan may have none.
     """
     node = collected._jdf.queryExecution().executedPlan()
     rows: list[int] = []
-    while len(rows) < exchanges:
-        if node.getClass().getSimpleName() == EXCHANGE:
+    while True:
+        if node.nodeName() == EXCHANGE:
             rows.insert(0, int(node.metrics().apply("shuffleRecordsWritten").value()))
-        children = node.children()
-        if children.isEmpty():
-            return rows if len(rows) == exchanges else None
-        node = children.head()
-    return rows
+            if len(rows) == exchanges:
+                return rows
+        try:
+            node = node.child()
+        except Py4JError:
+            return None

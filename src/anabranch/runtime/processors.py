@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import InconsistentStepError
@@ -47,6 +47,7 @@ class Processors:
         self._placements: Sequence[Placement] = ()
         self._routes: list[Column] = []
         self._owned: list[tuple[GroupSet, ...]] = []
+        self._told: tuple[SparkSession, bool] | None = None
         schemas = (exchange.yielded for exchange in layout.exchanges)
         self._limited = must_limit(T.StructType([T.StructField(slot.name, slot.type) for slot in layout.slots])) or any(
             map(must_limit, schemas)
@@ -69,11 +70,11 @@ class Processors:
 
     def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
         """Give each processor its task, wait for all of them, and see that nothing is missing."""
-        limit_batches(packed.sparkSession, narrow=self._layout.narrow, limited=self._limited)
+        self._limit_batches(packed.sparkSession)
         *sent, last = self._frames(packed, tasks)
         names = [str(row[REPORT]) for row in last.collect()]
         written = exchanged_rows(last, len(self._plan.rounds))
-        if written is None and tasks[0].trial > len(self._plan.rounds):
+        if written is None and (tasks[0].trial > 1 or packed.count()):
             raise InconsistentStepError(
                 "the exchanges between Spark and the processors are not to be found in Spark's plan, so nobody can say "
                 "how many rows were sent. Something replaces them, such as an extension of the session; leave it out"
@@ -106,6 +107,13 @@ class Processors:
             routed = self._before(nth, packed, frames).repartitionById(len(tasks), self._routes[nth])
             frames.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
         return frames
+
+    def _limit_batches(self, session: SparkSession) -> None:
+        """Tell a session how large batches may be, unless it knows."""
+        wanted = session, self._limited
+        if self._told is None or self._told[0] is not session or self._told[1] != self._limited:
+            limit_batches(session, narrow=self._layout.narrow, limited=self._limited)
+            self._told = wanted
 
     def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""

@@ -47,6 +47,7 @@ from anabranch.runtime.outcome import (
 from anabranch.runtime.plans import under
 from anabranch.runtime.prepare import Plan
 from anabranch.runtime.processors import Processors, Reports
+from anabranch.runtime.query_settings import session_like
 from anabranch.runtime.report import combine
 from anabranch.runtime.session_settings import prepare_session
 from anabranch.runtime.standing import Standing
@@ -95,6 +96,7 @@ class StepRunner:
         self.when_started: list[Callable[[], None]] = []
         self.gate = Gate()
         self._session_ready = False
+        self._sink_session: SparkSession | None = None
         empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
         self._standing = Standing(checkpoint, Asked(settings.processors, layout.placements), empty)
         self._processors = Processors(layout, self._plan)
@@ -313,6 +315,9 @@ class StepRunner:
         """Settings of the streaming query's own session, made when its first batch arrives."""
         if self._session_ready:
             return
+        if self._sink_session is None:
+            # What a user's function sets in the session of its results does not change how processors are run.
+            self._sink_session = session_like(session)
         prepare_session(session)
         self._session_ready = True
 
@@ -350,7 +355,8 @@ class StepRunner:
         failpoint("step.processed")
         self._checkpoint.check_epoch()  # before anybody sees what another run may have given already
         combined = combine((report, manifest) for _, report, manifest in reports.values())
-        self._answers.deliver([report for report, _ in combined], batch_id, folders, packed.sparkSession)
+        assert self._sink_session is not None, "a step has been started"
+        self._answers.deliver([report for report, _ in combined], batch_id, folders, self._sink_session)
         return reports
 
     def _tasks(self, number: int, directory: Path, folders: tuple[Path | None, ...]) -> list[StepTask]:
