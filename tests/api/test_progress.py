@@ -6,8 +6,8 @@ import json
 
 from anabranch.api.progress import describe, groups
 from anabranch.manager.memory_use import MemoryUse
-from anabranch.runtime.outcome import StepResult
-from anabranch.runtime.report import Report
+from anabranch.runtime.driver.step_result import StepResult
+from anabranch.state.report import Report
 
 GROUPS = {"join of A, B": {n: {"activeBytes": 10, "spilledBytes": 0} for n in range(256)}}
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.api.session import threads
 from anabranch.errors import ConfigError
-from anabranch.runtime.jit import diagnostic_command, spare_compiler
+from anabranch.runtime.spark.jit import diagnostic_command, spare_compiler
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 

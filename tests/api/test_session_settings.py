@@ -15,12 +15,12 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import anabranch as ab
+from anabranch.checkpoint.directory import Checkpoint
 from anabranch.cli.main import app
 from anabranch.errors import ConfigError, ResumeMismatchError
 from anabranch.manager.actions import SpillGroups
 from anabranch.manager.snapshot import Snapshot
-from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.query_settings import NAMES, settings_in_force
+from anabranch.runtime.spark.query_settings import NAMES, settings_in_force
 from anabranch.state.store import encode_document
 from tests.api.conftest import QUERY, Pair
 from tests.oracle.feed import Feed, run_to_end, written

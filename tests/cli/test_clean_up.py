@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from anabranch.checkpoint.directory import Checkpoint
 from anabranch.cli.main import app
-from anabranch.runtime.checkpoint import Checkpoint
 from anabranch.state.groups import GroupSet
-from tests.cli.checkpoints import GROUPS, Fabricated
+from tests.checkpoint.fabricated import GROUPS, Fabricated
 
 RECORD = {
     "session settings": {"spark.sql.session.timeZone": "UTC"},

@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 import anabranch
 from anabranch.bench import child, throughput
 from anabranch.bench.experiments import EXPERIMENTS
-from anabranch.bench.experiments.experiment import Claim, Experiment, Findings
-from anabranch.cli import bench_output, papers, signals
+from anabranch.bench.experiments.rig.experiment import Claim, Experiment, Findings
+from anabranch.cli import bench_output, papers
 from anabranch.cli.bench import PAPERS
-from anabranch.cli.failures import RunInterruptedError, SparkFailedError, first_line, reported
 from anabranch.cli.main import COMMANDS, app
+from anabranch.cli.process import signals
+from anabranch.cli.process.failures import RunInterruptedError, SparkFailedError, first_line, reported
 from anabranch.errors import AnabranchError, BadRowError, ConfigError, CorruptStateError, UnsupportedError
 
 run = CliRunner().invoke

@@ -18,13 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.cli import demo_query, signals
-from anabranch.cli.demo_query import _EXPECTED, compare
-from anabranch.cli.demo_streams import LATENESS, Shop, write_streams
+from anabranch.cli.demos import question as demo_query
+from anabranch.cli.demos.question import _EXPECTED, compare
+from anabranch.cli.demos.shop import LATENESS, Shop, write_streams
+from anabranch.cli.demos.traffic import LATENESS as TRAFFIC_LATENESS
+from anabranch.cli.demos.traffic import READINGS, SENSORS, Town, write_town
 from anabranch.cli.main import app
-from anabranch.cli.run_file import load
-from anabranch.cli.traffic import LATENESS as TRAFFIC_LATENESS
-from anabranch.cli.traffic import READINGS, SENSORS, Town, write_town
+from anabranch.cli.process import signals
+from anabranch.cli.run_files.run_file import load
 from anabranch.errors import ConfigError
 
 STREAMS = ("orders", "payments", "shipments")

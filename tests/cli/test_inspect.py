@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.cli import survey as surveying
+from anabranch.checkpoint import survey as surveying
+from anabranch.checkpoint.survey import survey
 from anabranch.cli.main import app
-from anabranch.cli.survey import survey
 from anabranch.errors import CorruptStateError
 from anabranch.state.run import RunFile, Segment, map_run
 from anabranch.state.store import encode_document, write_file
-from tests.cli.checkpoints import GROUPS, NEWEST, ROWS, Fabricated
+from tests.checkpoint.fabricated import GROUPS, NEWEST, ROWS, Fabricated
 
 run = CliRunner().invoke
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.combinations import UNBOUNDED, JoinShape
+from anabranch.kernel.aggregate.window_aggregate import Call, WindowAggregate
+from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
+from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import Settled
-from anabranch.kernel.window_aggregate import Call, WindowAggregate
-from anabranch.kernel.window_join import ResultColumn, WindowJoin
-from anabranch.state import row_bytes
-from anabranch.state.row_bytes import content, widened
+from anabranch.state.arrays import row_bytes
+from anabranch.state.arrays.row_bytes import content, widened
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 

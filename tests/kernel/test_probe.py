@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.kernel.probe import Ranges, bisect_ranges, expand, narrow, probe, ranges_to_rows
-from anabranch.state.hash_index import HashIndex
+from anabranch.state.arrays.hash_index import HashIndex
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 

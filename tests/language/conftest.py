@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from anabranch.language import parse_query
-from anabranch.plan.logical import ContinuousQuery, StreamSchema
+from anabranch.plan.query import ContinuousQuery, StreamSchema
 
 Bind = Callable[..., ContinuousQuery]
 

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.language import parse_query
-from anabranch.plan.logical import MAX_INPUTS, JoinInput, Output, Source, StreamSchema
+from anabranch.plan.query import MAX_INPUTS, JoinInput, Output, Source, StreamSchema
 
 
 def test_a_query_is_bound_to_keys_predicates_a_residual_and_needed_columns(bind) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import DERIVED_TIME, Output, Selection, Source, StreamSchema
+from anabranch.plan.query import DERIVED_TIME, Output, Selection, Source, StreamSchema
 from tests.language.conftest import Bind
 
 

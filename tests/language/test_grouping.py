@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.plan.logical import AggregateCall, Grouping, Output
+from anabranch.plan.query import AggregateCall, Grouping, Output
 from tests.language.conftest import Bind
 
 FROM = "FROM w [RANGE 1 MINUTE]"

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.language import parse_query
-from anabranch.plan.logical import Output, StreamSchema
+from anabranch.plan.query import Output, StreamSchema
 
 SMALL = {name: StreamSchema(name, columns) for name, columns in {"p": ("k", "a"), "q": ("b", "k")}.items()}
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.language import parse_query
-from anabranch.plan.logical import StreamSchema
+from anabranch.plan.query import StreamSchema
 
 JOIN = "SELECT A.v FROM s A, t B WHERE A.k = B.k"
 

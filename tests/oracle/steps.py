@@ -18,18 +18,18 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
+from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
+from anabranch.checkpoint.directory import Checkpoint
 from anabranch.language import parse_query
+from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
-from anabranch.plan.logical import StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
-from anabranch.runtime.answers import Answers, Target
-from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.derive import Sources
-from anabranch.runtime.memory import Memory
-from anabranch.runtime.pack import pack
-from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
-from anabranch.runtime.step import StepRunner
+from anabranch.plan.query import StreamSchema
+from anabranch.runtime.driver.step import StepRunner
+from anabranch.runtime.exchange.pack import pack
+from anabranch.runtime.rows.derived import Sources
+from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import FileCuts
 from anabranch.state.spill import present_groups

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 from anabranch.plan.assembly import network_of
 from anabranch.plan.explain import Measured, explain
-from anabranch.plan.logical import ContinuousQuery, JoinInput, JoinOperator, Output, Source, StreamSchema
 from anabranch.plan.network import Request
+from anabranch.plan.query import ContinuousQuery, JoinInput, JoinOperator, Output, Source, StreamSchema
 from anabranch.plan.svg import as_svg
 
 SECOND = 1_000_000

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from anabranch.plan.logical import quote
 from anabranch.plan.names import Names
+from anabranch.plan.query import quote
 from anabranch.plan.texts import substituted
 from tests.oracle.profiles import examples
 

@@ -6,8 +6,8 @@ import pytest
 
 from anabranch.language import parse_query
 from anabranch.plan.assembly import network_of
-from anabranch.plan.logical import StreamSchema
 from anabranch.plan.network import Network, Request
+from anabranch.plan.query import StreamSchema
 from anabranch.plan.rounds import rounds_of
 from anabranch.plan.texts import substituted
 

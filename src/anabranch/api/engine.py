@@ -15,13 +15,13 @@ from pyspark.sql import types as T
 from anabranch.api.query import Query
 from anabranch.api.run import Run, start_run
 from anabranch.api.writer import Writer
+from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
-from anabranch.plan.logical import RESERVED, Applied, Applying, StreamSchema
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import (
     EVEN,
@@ -33,10 +33,10 @@ from anabranch.plan.placement import (
     even_placement,
     place,
 )
-from anabranch.runtime.derive import Sources
-from anabranch.runtime.outcome import StepSettings
-from anabranch.runtime.prepare import Plan, prepare
-from anabranch.runtime.removal import REFUSE
+from anabranch.plan.query import RESERVED, Applied, Applying, StreamSchema
+from anabranch.runtime.driver.prepare import Plan, prepare
+from anabranch.runtime.driver.step_result import StepSettings
+from anabranch.runtime.rows.derived import Sources
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 

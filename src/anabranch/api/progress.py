@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from anabranch.runtime.layout import Layout
-from anabranch.runtime.outcome import StepResult
+from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.driver.step_result import StepResult
 
 
 def totals(result: StepResult) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import types as T
 
-from anabranch.api.made_under import settings_for_a_query
 from anabranch.api.picture import draw
+from anabranch.api.session_settings import settings_for_a_query
 from anabranch.api.targets import UNNAMED
 from anabranch.api.writer import Writer
+from anabranch.checkpoint.carry_over import describe_query
 from anabranch.errors import QueryError
-from anabranch.plan.logical import ContinuousQuery
 from anabranch.plan.network import Request
+from anabranch.plan.query import ContinuousQuery
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.analysis import unlogged
-from anabranch.runtime.plans import describe_query
+from anabranch.runtime.compile.checks import unlogged
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine

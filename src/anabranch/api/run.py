@@ -14,31 +14,31 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
-from anabranch.api.made_under import check_unchanged, settings_of_a_run
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, groups, lateness_of, processors, totals
-from anabranch.api.recording import recording
-from anabranch.api.spark_query import query_name, start_spark_query
+from anabranch.api.record import recording
+from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
+from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.manager.budgets import Memory
 from anabranch.observe.events import Event, EventLog, log_end, log_start
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.answers import Answers, Target
-from anabranch.runtime.catalyst import empty_frame
-from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.leftovers import take_back_output
-from anabranch.runtime.memory import Memory
-from anabranch.runtime.outcome import StepResult
-from anabranch.runtime.output_folder import check_folder
-from anabranch.runtime.plans import describe_engine, describe_plan, requests_after
-from anabranch.runtime.prepare import Plan
-from anabranch.runtime.query_settings import session_like
-from anabranch.runtime.removal import REMOVE, check_missing, missing_queries
-from anabranch.runtime.replay import check_replay, read_once
-from anabranch.runtime.step import StepRunner
+from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.driver.read_once import check_replay, read_once
+from anabranch.runtime.driver.step import StepRunner
+from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
+from anabranch.runtime.sinks.answers import Answers, Target
+from anabranch.runtime.sinks.leftovers import take_back_output
+from anabranch.runtime.sinks.output_folder import check_folder
+from anabranch.runtime.spark.internals import empty_frame
+from anabranch.runtime.spark.query_settings import session_like
 from anabranch.state.store import local_path
 
 if TYPE_CHECKING:

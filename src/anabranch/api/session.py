@@ -9,7 +9,7 @@ import sys
 from pyspark.sql import SparkSession
 
 from anabranch.errors import ConfigError
-from anabranch.runtime.jit import spare_compiler
+from anabranch.runtime.spark.jit import spare_compiler
 
 LOOPBACK = "127.0.0.1"
 

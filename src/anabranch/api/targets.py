@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError
-from anabranch.runtime.answers import Target
-from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.sinks import SinkOptions, make_sink, sink_tag
+from anabranch.runtime.sinks.answers import Target
+from anabranch.runtime.sinks.formats import SinkOptions, make_sink, sink_tag
 
 if TYPE_CHECKING:
     from anabranch.api.writer import Writer

@@ -13,10 +13,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from anabranch.api.run import Run, start_run
+from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.runtime.catalyst import spark_class
-from anabranch.runtime.removal import REFUSE
-from anabranch.runtime.sinks import OWN_FORMATS, SinkOptions
+from anabranch.runtime.sinks.formats import OWN_FORMATS, SinkOptions
+from anabranch.runtime.spark.internals import spark_class
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query

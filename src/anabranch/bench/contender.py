@@ -49,7 +49,7 @@ from anabranch.bench.queries import (
     stream_stream_join,
 )
 from anabranch.errors import BenchmarkError
-from anabranch.runtime.spark_logs import FILE_MANAGER, PLAIN
+from anabranch.runtime.spark.logs import FILE_MANAGER, PLAIN
 
 STATE_STORE = "spark.sql.streaming.stateStore"
 ROCKSDB = {

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from anabranch.cli.deferred import Deferred, Load, command_in, command_of, deferred_group
+from anabranch.cli.process.deferred import Deferred, Load, command_in, command_of, deferred_group
 
 # Of each benchmark of the engine itself, what it measures.
 ENGINE = {

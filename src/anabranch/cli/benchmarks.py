@@ -31,8 +31,8 @@ from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.bench_output import report, require, show, working_folder
-from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import FAILED, AsJson, Debug, reported
+from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 
 Work = Annotated[
     Path | None, typer.Option(help="Folder for input and scratch files, kept for the next time; else a temporary one.")

@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from anabranch.api.recorded import clean_up_stopped
-from anabranch.cli.checkpoint_folder import existing_checkpoint
-from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import AsJson, Debug, reported
+from anabranch.api.stopped_run import clean_up_stopped
+from anabranch.checkpoint.existing import existing_checkpoint
+from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.process.failures import AsJson, Debug, reported
 from anabranch.cli.wording import doing, say
 
 

@@ -23,12 +23,13 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import anabranch
-from anabranch.cli import demo_query, launch
-from anabranch.cli.demo_plan import plan
-from anabranch.cli.demo_streams import Shop, write_streams
-from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import EXIT_CODES, AsJson, Debug, reported
-from anabranch.cli.run_file import RunFile, load
+from anabranch.cli.demos import question as demo_query
+from anabranch.cli.demos.plan import plan
+from anabranch.cli.demos.shop import Shop, write_streams
+from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.process.failures import EXIT_CODES, AsJson, Debug, reported
+from anabranch.cli.run_files import launch
+from anabranch.cli.run_files.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from anabranch.cli.failures import FAILED, AsJson, Debug, reported
-from anabranch.cli.survey import survey
+from anabranch.checkpoint.survey import survey
+from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 from anabranch.observe.inspection import describe
 
 PLAIN_WIDTH = 160

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 import anabranch
-from anabranch.cli.deferred import Deferred, command_in, deferred_group, group_in
-from anabranch.cli.failures import EXIT_CODES
+from anabranch.cli.process.deferred import Deferred, command_in, deferred_group, group_in
+from anabranch.cli.process.failures import EXIT_CODES
 
 COMMANDS = (
     Deferred(

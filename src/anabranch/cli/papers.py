@@ -15,12 +15,12 @@ from typing import Annotated
 import typer
 
 from anabranch.bench.experiments import EXPERIMENTS
-from anabranch.bench.experiments.draw import draw
-from anabranch.bench.experiments.experiment import Experiment
-from anabranch.bench.experiments.report import table, write_findings
+from anabranch.bench.experiments.rig.draw import draw
+from anabranch.bench.experiments.rig.experiment import Experiment
+from anabranch.bench.experiments.rig.report import table, write_findings
 from anabranch.cli.bench_output import report, require, show, working_folder
-from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import FAILED, AsJson, Debug, reported
+from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 from anabranch.errors import ConfigError, did_you_mean
 
 

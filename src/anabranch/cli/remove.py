@@ -10,12 +10,12 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.cli.failures import AsJson, Debug, reported
+from anabranch.checkpoint.carry_over import describe_engine
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import remove_query
+from anabranch.cli.process.failures import AsJson, Debug, reported
 from anabranch.cli.wording import say
 from anabranch.errors import CheckpointError
-from anabranch.runtime.checkpoint import Checkpoint
-from anabranch.runtime.plans import describe_engine
-from anabranch.runtime.removal import remove_query
 
 
 @reported

@@ -16,11 +16,11 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.cli import launch
-from anabranch.cli.embedded import embedded_spark
-from anabranch.cli.failures import AsJson, Debug, RunInterruptedError, reported
-from anabranch.cli.run_file import RunFile, load
-from anabranch.cli.signals import Interrupted
+from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.process.failures import AsJson, Debug, RunInterruptedError, reported
+from anabranch.cli.process.signals import Interrupted
+from anabranch.cli.run_files import launch
+from anabranch.cli.run_files.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.state.order import order_of
+from anabranch.state.arrays.order import order_of
 from anabranch.state.run import HASH, TS, Segment
 
 INPUT = "input"

@@ -2,7 +2,7 @@
 
 Where operators run on one processor one after the other, rows between them never leave Python, so what is selected and
 computed of them there is computed here, for a whole chunk at a time. Only what Arrow can do exactly as Spark does is
-here (`runtime/fuse` decides); everything else is left to Spark at a round's boundary.
+here (`runtime/compile/fuse` decides); everything else is left to Spark at a round's boundary.
 
 Spark's meaning, where it differs from Arrow's: `AND` and `OR` know null as unknown. NaN equals NaN and is greater than
 all other numbers, and -0.0 is 0.0. A null condition of `CASE` is false. Integers that overflow are an error.

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.kernel.combinations import UNBOUNDED
+from anabranch.kernel.join.combinations import UNBOUNDED
 from anabranch.kernel.operator import Settled
 from anabranch.kernel.probe import Ranges, bisect_ranges, probe, ranges_to_rows
+from anabranch.state.arrays.hash_index import HashIndex, Indices
+from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.groups import GroupSet, groups_of
-from anabranch.state.hash_index import HashIndex, Indices
-from anabranch.state.row_bytes import concatenated
 from anabranch.state.run import Segment
 
 Hashes = NDArray[np.uint64]

@@ -1,6 +1,6 @@
 """The probe kernel: find, narrow and expand ranges of sorted rows, all vectorised.
 
-A probe of sorted hashes against a sorted segment reads an index of either (`state.hash_index`), so its cost follows
+A probe of sorted hashes against a sorted segment reads an index of either (`hash_index`), so its cost follows
 the shorter of the two and depends neither on the number of partition groups nor on the size of the state. What it
 finds are ranges of rows; they are narrowed by event time while they are still ranges (`bisect_ranges`), so rows
 outside a window are never touched, and expanded last, in chunks of bounded size (`expand`).
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.state.hash_index import HashIndex, Indices
+from anabranch.state.arrays.hash_index import HashIndex, Indices
 from anabranch.state.run import Segment
 
 

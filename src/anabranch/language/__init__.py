@@ -22,6 +22,6 @@ Nothing here knows types: Spark checks those when it analyses the texts that the
 """
 
 from anabranch.language.binder import parse_query
-from anabranch.language.duration import parse_duration
+from anabranch.quantities.duration import parse_duration
 
 __all__ = ["parse_duration", "parse_query"]

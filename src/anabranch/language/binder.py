@@ -32,7 +32,7 @@ from anabranch.language.scope import ColumnRef, Scope, match, open_scope
 from anabranch.language.shape import AUTO, read_shape
 from anabranch.language.source import Source as Text
 from anabranch.plan.arrangement import UnconnectedError
-from anabranch.plan.logical import (
+from anabranch.plan.query import (
     Applying,
     ContinuousQuery,
     Grouping,

@@ -23,7 +23,7 @@ from anabranch.language.items import read_items
 from anabranch.language.scope import match, open_scope
 from anabranch.language.source import Source as Text
 from anabranch.language.source import Span
-from anabranch.plan.logical import (
+from anabranch.plan.query import (
     DERIVED_TIME,
     RESERVED,
     ContinuousQuery,

@@ -21,7 +21,7 @@ from anabranch.language.scope import Scope, match
 from anabranch.language.source import Span
 from anabranch.language.vocabulary import AGGREGATES
 from anabranch.language.windows import RowsWindow, Window
-from anabranch.plan.logical import (
+from anabranch.plan.query import (
     AggregateCall,
     Grouping,
     Source,

@@ -15,7 +15,7 @@ from anabranch.errors import QueryError, did_you_mean
 from anabranch.language.clauses import FromItem
 from anabranch.language.source import Source, Span
 from anabranch.language.windows import RowsWindow
-from anabranch.plan.logical import MAX_INPUTS, StreamSchema, joined_column, quote
+from anabranch.plan.query import MAX_INPUTS, StreamSchema, joined_column, quote
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.language.duration import parse_duration
+from anabranch.quantities.duration import parse_duration
 
 UNSUPPORTED = ("SLIDE", "BETWEEN", "PRECEDING", "FOLLOWING")
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from anabranch.plan.identity import Demand, Described, Description
-from anabranch.plan.logical import (
+from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
+from anabranch.plan.query import (
     AggregateCall,
     ContinuousQuery,
     Grouping,
@@ -19,7 +20,6 @@ from anabranch.plan.logical import (
     joined_column,
     quote,
 )
-from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
 from anabranch.plan.texts import inlined, substituted
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.observe.numbers import format_bytes
-from anabranch.plan.logical import Grouping, JoinInput, Source, StreamSchema, all_of
 from anabranch.plan.network import Answer, Network, Operator, Port
 from anabranch.plan.placement import Placement, describe
+from anabranch.plan.query import Grouping, JoinInput, Source, StreamSchema, all_of
 
 
 @dataclass(frozen=True, slots=True)

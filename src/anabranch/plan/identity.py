@@ -17,8 +17,8 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from anabranch.plan.logical import ContinuousQuery, Grouping, StreamSchema, joined_column, quote
 from anabranch.plan.network import Column
+from anabranch.plan.query import ContinuousQuery, Grouping, StreamSchema, joined_column, quote
 from anabranch.plan.texts import substituted
 from anabranch.plan.watermark import can_be_late, input_times
 

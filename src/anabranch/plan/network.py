@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.plan.logical import ContinuousQuery, Grouping, JoinInput, Output, StreamSchema
+from anabranch.plan.query import ContinuousQuery, Grouping, JoinInput, Output, StreamSchema
 
 # An alias and a column of it; or, among the terms of a key, an expression over its columns.
 Column = tuple[str, str]

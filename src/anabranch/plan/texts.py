@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from anabranch.plan.logical import Output, Selection, quote
 from anabranch.plan.names import Lambda, Names
+from anabranch.plan.query import Output, Selection, quote
 
 _NAME = re.compile(r"`(?:[^`]|``)*`")
 

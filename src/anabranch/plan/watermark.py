@@ -38,7 +38,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from anabranch.plan.logical import ContinuousQuery, StreamSchema
+from anabranch.plan.query import ContinuousQuery, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)

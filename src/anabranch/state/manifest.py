@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
-from anabranch.state.overdue import Overdue, among, by_time
+from anabranch.state.lagging import Overdue, among, by_time
 from anabranch.state.run import RunFile
 from anabranch.state.spine import Cuts, Merge, Only, Slice, Spine, slices_of_groups
 from anabranch.state.statistics import Statistics

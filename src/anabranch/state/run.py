@@ -22,9 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.errors import CorruptStateError
+from anabranch.state.arrays.hash_index import HashIndex
+from anabranch.state.arrays.mapped_file import map_file
 from anabranch.state.groups import GroupSet, group_cuts
-from anabranch.state.hash_index import HashIndex
-from anabranch.state.mapped_file import map_file
 from anabranch.state.store import Json, write_unnamed
 
 HASH = "hash"

@@ -28,9 +28,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from anabranch.state.arrays.order import order_of
+from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.groups import GroupSet
-from anabranch.state.order import order_of
-from anabranch.state.row_bytes import concatenated
 from anabranch.state.run import RunFile, Segment
 
 FAN_IN = 8
@@ -354,7 +354,7 @@ def _span(run: SortedRun) -> tuple[int, int]:
 
 
 def _last_time(run: SortedRun) -> tuple[int, int]:
-    """By what runs are ordered before they are merged: so rows of a key need no sorting by time (`state/order`), even
+    """By what runs are ordered before they are merged: so rows of a key need no sorting by time (`arrays/order`), even
     where groups have come that reach further back than the others."""
     return _span(run)[::-1]
 

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from anabranch.bench.experiments.experiment import Experiment
-from anabranch.bench.experiments.flux_03 import FLUX_03
-from anabranch.bench.experiments.flux_06 import FLUX_06
-from anabranch.bench.experiments.flux_07 import FLUX_07
-from anabranch.bench.experiments.flux_09 import FLUX_09
-from anabranch.bench.experiments.flux_10 import FLUX_10
-from anabranch.bench.experiments.liu_06 import LIU_06
-from anabranch.bench.experiments.liu_07 import LIU_07
-from anabranch.bench.experiments.liu_09 import LIU_09
-from anabranch.bench.experiments.liu_10 import LIU_10
-from anabranch.bench.experiments.liu_11 import LIU_11
-from anabranch.bench.experiments.liu_12 import LIU_12
-from anabranch.bench.experiments.liu_14 import LIU_14
-from anabranch.bench.experiments.liu_15 import LIU_15
-from anabranch.bench.experiments.liu_16 import LIU_16
-from anabranch.bench.experiments.liu_17 import LIU_17
-from anabranch.bench.experiments.liu_20 import LIU_20
-from anabranch.bench.experiments.liu_21 import LIU_21
+from anabranch.bench.experiments.flux.fig_03 import FLUX_03
+from anabranch.bench.experiments.flux.fig_06 import FLUX_06
+from anabranch.bench.experiments.flux.fig_07 import FLUX_07
+from anabranch.bench.experiments.flux.fig_09 import FLUX_09
+from anabranch.bench.experiments.flux.fig_10 import FLUX_10
+from anabranch.bench.experiments.liu.fig_06 import LIU_06
+from anabranch.bench.experiments.liu.fig_07 import LIU_07
+from anabranch.bench.experiments.liu.fig_09 import LIU_09
+from anabranch.bench.experiments.liu.fig_10 import LIU_10
+from anabranch.bench.experiments.liu.fig_11 import LIU_11
+from anabranch.bench.experiments.liu.fig_12 import LIU_12
+from anabranch.bench.experiments.liu.fig_14 import LIU_14
+from anabranch.bench.experiments.liu.fig_15 import LIU_15
+from anabranch.bench.experiments.liu.fig_16 import LIU_16
+from anabranch.bench.experiments.liu.fig_17 import LIU_17
+from anabranch.bench.experiments.liu.fig_20 import LIU_20
+from anabranch.bench.experiments.liu.fig_21 import LIU_21
+from anabranch.bench.experiments.rig.experiment import Experiment
 
 LIU = (LIU_06, LIU_07, LIU_09, LIU_10, LIU_11, LIU_12, LIU_14, LIU_15, LIU_16, LIU_17, LIU_20, LIU_21)
 FLUX = (FLUX_03, FLUX_06, FLUX_07, FLUX_09, FLUX_10)

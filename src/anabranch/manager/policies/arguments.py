@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from anabranch.errors import ConfigError, QueryError
-from anabranch.language.duration import parse_duration
+from anabranch.quantities.duration import parse_duration
 
 MICROSECONDS = 1_000_000
 

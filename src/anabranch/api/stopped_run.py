@@ -1,0 +1,158 @@
+"""What a run is made of, on record in its checkpoint, so that what it owes can be delivered without its program.
+
+Streams are known by their schemas, queries by their text, sinks by their options. What only the program has, functions
+(`foreachBatch`, user-defined ones) and operators of its own, cannot be recorded; a run that needs them is cleaned up by
+starting the program again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql import types as T
+
+import anabranch
+from anabranch.api.engine import Engine
+from anabranch.api.run import no_rows
+from anabranch.api.targets import target_of
+from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.step import Step
+from anabranch.errors import AnabranchError, CheckpointError
+from anabranch.manager.budgets import Memory
+from anabranch.observe.events import EventLog
+from anabranch.plan.network import Request
+from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.driver.step import StepRunner
+from anabranch.runtime.sinks.answers import Answers
+from anabranch.runtime.sinks.leftovers import take_back_output
+from anabranch.runtime.spark.query_settings import put_in_force, session_like
+from anabranch.state.store import Json
+
+if TYPE_CHECKING:
+    from anabranch.api.writer import Writer
+
+AGAIN = "start its program again and let it call run.clean_up()"
+
+
+def clean_up_stopped(
+    checkpoint: Checkpoint, start_spark: Callable[[], SparkSession], empty: Path, tell: Callable[[int], None]
+) -> int:
+    """Deliver all that a stopped run owes, and what rows that were held back give; returns how many results that were.
+
+    Spark is started only if something is owed and can be delivered from here. `empty` is a folder without files, which
+    stands for the streams. `tell` hears how many groups still owe results.
+    """
+    body = checkpoint.recorded()
+    settings = body["session settings"]
+    checkpoint.take(describe_engine(anabranch.__version__, body["groups"], settings))
+    try:
+        last = checkpoint.last_step()
+        if last is None:
+            return 0
+        if checkpoint.has_planned(last.batch_id):
+            raise CheckpointError(
+                f"{checkpoint.path}: a batch was under way when the run was stopped. Start the run again; once that "
+                "batch is done, what it owes can be cleaned up"
+            )
+        if not _may_owe(checkpoint, last):
+            return 0
+        _check_needs_no_program(checkpoint.path, body)
+        spark = session_like(start_spark())
+        put_in_force(spark, settings)
+        engine, writers = _rebuild(spark, checkpoint.path, body, empty)
+        plan, runner = _runner(engine, writers, checkpoint)
+        packed = no_rows(spark, plan)
+        tell(runner.owing_groups)
+        runner.go_on(packed)
+        while runner.let_go_on(packed):
+            pass
+        tell(runner.owing_groups)
+        while runner.clean_up(packed, runner.last_number):
+            tell(runner.owing_groups)
+        tell(0)
+        return _delivered(checkpoint.last_step()) - _delivered(last)
+    finally:
+        checkpoint.release()
+
+
+def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
+    """False if a look at the last step shows that nothing is owed, held back or on its way."""
+    if checkpoint.announced(last) is not None or last.moving or last.hold:
+        return True
+    plan = checkpoint.plan(last.plan)
+    for _, manifest in checkpoint.reports_of(last):
+        for identity, state in zip(plan["operators"], manifest.operators, strict=True):
+            # Only a grouping's own step can tell which of its spilled groups still owe answers.
+            owing = state.generations if identity in plan["groupings"] else state.owing()
+            if owing or any(state.held) or state.overdue:
+                return True
+    return False
+
+
+def _check_needs_no_program(path: Path, body: Json) -> None:
+    for name, query in body["queries"].items():
+        if query["sink"] is None:
+            raise CheckpointError(f"{path}: the answer to {name!r} goes where only its program can write; {AGAIN}")
+    if body["operators"]:
+        raise CheckpointError(f"{path}: {body['operators'][0]!r} is an operator of a program; {AGAIN}")
+
+
+def _delivered(step: Step | None) -> int:
+    """The results up to a step, of the queries whose results are counted."""
+    return sum(rows or 0 for rows in step.totals["results"].values()) if step is not None else 0
+
+
+def _runner(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint) -> tuple[Plan, StepRunner]:
+    """The plan that is in force, and what makes steps under it."""
+    stored = checkpoint.plan(checkpoint.plan_number)
+    asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
+    described = {name: writer._query._described for name, writer in writers.items()}
+    requests = requests_after(checkpoint, asked, described)
+    plan = engine._prepare(requests, read_before=[name for name, _, _ in stored["read"]], checked=True)
+    now = describe_plan(plan, described)
+    if now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"]):
+        checkpoint.adopt(now)  # a query was removed since the run was stopped, and what only it needed goes
+    elif any(now[part] != stored[part] for part in now if part != "read"):
+        raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
+    take_back_output(checkpoint)
+    targets = [target_of(writer, engine.spark, checkpoint, name) for name, writer in writers.items()]
+    answers = Answers(plan.layout, targets)
+    memory = Memory(engine._settings.memory)
+    return plan, StepRunner(plan, engine._settings, memory, checkpoint, answers, EventLog(), deque())
+
+
+def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:
+    """The engine and the writers that were recorded, over streams that bring nothing."""
+    engine = Engine(
+        spark,
+        path,
+        body["processors"],
+        memory=body["memory"],
+        groups=body["groups"],
+        quarantine=body["quarantine"],
+        late_rows=body["late_rows"],
+        placement=body["placement"],
+        initial_placement=body["initial_placement"],
+        policies=[],
+    )
+    for name, stream in body["streams"].items():
+        schema = T.StructType.fromJson(stream["schema"])
+        lateness = None if stream["lateness"] is None else timedelta(microseconds=stream["lateness"])
+        frame = spark.readStream.schema(schema).parquet(str(empty))
+        engine.register(name, frame, time=stream["time"], lateness=lateness)
+    writers = {}
+    for name, query in body["queries"].items():
+        try:
+            writer = engine.sql(query["text"], joins=query["joins"], emit=query["emit"]).writeStream
+        except AnabranchError as error:
+            raise CheckpointError(f"{path}: the query {name!r} cannot be made again ({error}); {AGAIN}") from error
+        sink = query["sink"]
+        writer = writer.format(sink["format"]).options(**sink["options"]).partitionBy(*sink["partition_by"])
+        writers[name] = writer.queryName(sink["name"]) if sink["name"] is not None else writer
+    return engine, writers

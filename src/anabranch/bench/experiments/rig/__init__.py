@@ -1,0 +1,1 @@
+"""What all experiments share: workloads, variants, traces, claims, pictures."""

@@ -1,0 +1,93 @@
+"""What counts at the moment: the last committed step, and who has what after it.
+
+A run picks up where the last one was. Groups that have moved stay where they are, and a run that was rescaled keeps its
+processors, as long as the program asks for the same placement as it did then. If it asks for another one, state is
+listed anew: every owner gets a manifest that lists the parts of existing runs whose hashes lie in its groups, and a
+step without a batch puts these manifests in force. Nothing is copied.
+"""
+
+from __future__ import annotations
+
+from anabranch.checkpoint.carry_over import carry_over
+from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
+from anabranch.checkpoint.step import Asked, Step
+from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.observe.events import EventLog
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest
+from anabranch.state.report import Report, report_body
+from anabranch.state.store import encode_document, write_file
+
+
+class Standing:
+    """The last step of a checkpoint, None before the first, and the distribution after it."""
+
+    def __init__(self, checkpoint: Checkpoint, asked: Asked, nothing: Manifest) -> None:
+        """Nothing counts yet; `nothing` is the manifest of a processor without state."""
+        self._checkpoint = checkpoint
+        self._retained: dict[int, tuple[Manifest, ...]] = {}
+        self.asked = asked
+        self.last: Step | None = None
+        self._resumed: int | None = None
+        self.distribution = Distribution((nothing,) * asked.processors, asked.placements)
+
+    def resume(self, relocator: Relocator, events: EventLog) -> None:
+        """Go on from the checkpoint's last step, which must have been taken by this driver."""
+        self._checkpoint.claim()
+        checkpoint, last = self._checkpoint, self._checkpoint.last_step()
+        if last is None:
+            return
+        for number in checkpoint.steps()[-RETAINED_STEPS:]:
+            step = checkpoint.read_step(number)
+            self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
+        found = Distribution(self._retained[last.number], last.placements, last.moving)
+        if last.plan != checkpoint.plan_number:
+            known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
+            last, manifests = carry_over(last, found.manifests, known, now, self.asked, relocator.families)
+            found = Distribution(manifests, last.placements)
+        self.last, self.distribution = last, found
+        self._resumed = last.batch_id
+        if last.asked != self.asked or not relocator.fits(found.placements):
+            self.list_anew(relocator.rescale(found, self.asked.processors, self.asked.placements))
+            same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
+            events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
+        self._checkpoint.remove_unreferenced(self._retained)
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether the next batch may have reached a sink before a crash: then the same rows must be answered in it."""
+        last = self.last
+        return last is not None and last.batch_id == self._resumed and self._checkpoint.has_planned(last.batch_id)
+
+    def list_anew(self, found: Distribution, hold: dict[int, GroupSet] | None = None) -> None:
+        """Commit a step without a batch that puts another distribution in force."""
+        last = self.last
+        assert last is not None, "before the first step there is nothing to list"
+        self._checkpoint.check_epoch()
+        number = self._checkpoint.next_number
+        directory = self._checkpoint.prepare_step(number)
+        names = [f"{number:010d}-{p:04d}-listed.json" for p in range(found.processors)]
+        for p, (name, manifest) in enumerate(zip(names, found.manifests, strict=True)):
+            report = Report.empty(p, len(last.newest), 0, 0)
+            report.look_at(manifest)
+            write_file(directory / name, encode_document(report_body(report, manifest)))
+        step = self._checkpoint.next_step(
+            last,
+            processors=found.processors,
+            placements=found.placements,
+            reports=tuple(names),
+            plan=self._checkpoint.plan_number,
+            hold=last.hold if hold is None else hold,
+            moving=found.moving,
+            asked=self.asked,
+        )
+        self._checkpoint.commit(step)
+        self.advance(step, found)
+
+    def advance(self, step: Step, found: Distribution) -> None:
+        """A step was committed."""
+        self.last, self.distribution = step, found
+        self._retained[step.number] = found.manifests
+        for old in sorted(self._retained)[:-RETAINED_STEPS]:
+            del self._retained[old]
+        self._checkpoint.remove_unreferenced(self._retained)

@@ -1,0 +1,80 @@
+"""Queries that a stopped checkpoint answers, and letting one of them go without its program.
+
+To remove a query is to put a plan in force that does not list it. Its state is still listed by the last step; whoever
+starts the run again compiles what is left, and state that no other query needs is not carried over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.step import Step
+from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean
+from anabranch.state.store import Json
+
+# What becomes of queries that a checkpoint answers and that are not started.
+REFUSE = "refuse"
+REMOVE = "remove"
+
+
+def answered_queries(checkpoint: Checkpoint, last: Step) -> Json:
+    """The queries that the last step was made with and that have not been removed since, by name."""
+    in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
+    return {
+        name: entry
+        for name, entry in checkpoint.plan(last.plan)["queries"].items()
+        if name in in_force and in_force[name]["since"] == entry["since"]
+    }
+
+
+def check_missing(missing: str) -> None:
+    """Refuse a value of `missing` that there is not."""
+    if missing not in (REFUSE, REMOVE):
+        hint = did_you_mean(str(missing), [REFUSE, REMOVE])
+        raise ConfigError(f"missing is what becomes of queries that are not started, not {missing!r}; {hint}")
+
+
+def missing_queries(checkpoint: Checkpoint, started: Collection[str]) -> list[str]:
+    """The queries that a checkpoint answers and that are not started; refused if that is all of them."""
+    last = checkpoint.last_step()
+    answered = answered_queries(checkpoint, last) if last is not None else {}
+    if len(answered) == len(started) == 1:
+        return []  # what a single query is called makes no difference
+    gone = sorted(answered.keys() - set(started))
+    if answered and len(gone) == len(answered):
+        raise ResumeMismatchError(
+            f"checkpoint {checkpoint.path} cannot be resumed: none of the queries that it answers is started "
+            f"({', '.join(map(repr, gone))}), so nothing of it would be left. Start one of them under its name "
+            "(queryName), or choose a new checkpoint directory"
+        )
+    return gone
+
+
+def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
+    """Let a stopped checkpoint answer a query no longer; returns the names of those that it still answers.
+
+    Refused if it was written by an engine of another `version`.
+    """
+    checkpoint.take({**checkpoint.identity(), "engine version": version})
+    try:
+        last = checkpoint.last_step()
+        if last is None:
+            raise ConfigError(f"{checkpoint.path} has not answered anything yet; start it with the queries you want")
+        plan = checkpoint.plan(checkpoint.plan_number)
+        left = {known: entry for known, entry in plan["queries"].items() if known != name}
+        if len(left) == len(plan["queries"]):
+            hint = did_you_mean(name, list(plan["queries"]))
+            raise ConfigError(f"{checkpoint.path} answers no query {name!r}; {hint}")
+        if not left:
+            raise ConfigError(
+                f"{name!r} is the only query that {checkpoint.path} answers; remove the whole directory instead"
+            )
+        checkpoint.claim()
+        record = checkpoint.recorded()
+        record["queries"].pop(name, None)
+        checkpoint.record(record)
+        checkpoint.adopt({**plan, "queries": left})
+        return list(left)
+    finally:
+        checkpoint.release()

@@ -1,0 +1,356 @@
+"""Reading a checkpoint without Spark and without disturbing the run that may be using it.
+
+Nothing is locked and nothing is written. A run that goes on commits new steps and removes old files meanwhile, always
+in this order: first the step is committed, then what no retained step needs is removed. So a file that is missing is
+damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts
+again from the newer steps.
+
+Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
+sizes only); damage is collected, not raised, so that one look names all of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+import anabranch
+from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
+from anabranch.checkpoint.existing import existing_checkpoint
+from anabranch.checkpoint.step import Step
+from anabranch.errors import CheckpointError, CorruptStateError
+from anabranch.manager.debt import owed_results, waiting_rows
+from anabranch.observe.inspection import (
+    GroupSeen,
+    InputSeen,
+    Inspection,
+    QuerySeen,
+    RunSeen,
+    SpilledSeen,
+    SpineSeen,
+    StepSeen,
+)
+from anabranch.state.generation import spilled_groups
+from anabranch.state.groups import GroupSet, group_counts
+from anabranch.state.manifest import Manifest
+from anabranch.state.run import RunFile, map_run
+from anabranch.state.spine import Slice, Spine
+from anabranch.state.store import Json, read_document
+
+ATTEMPTS = 50
+VERSION = ".".join(anabranch.__version__.split(".")[:2])
+FOLDERS = ("state", "reports", "steps", "plans", "epochs", "spark")
+
+
+class _MovedOnError(Exception):
+    """The run committed a new step while we looked at one that it has given up by now."""
+
+
+@dataclass(slots=True)
+class _Look:
+    """One attempt: what was found so far."""
+
+    checkpoint: Checkpoint
+    damage: list[str] = field(default_factory=list)
+    steps: dict[int, Step] = field(default_factory=dict)
+    manifests: dict[int, list[Manifest]] = field(default_factory=dict)
+    plans: dict[int, Json] = field(default_factory=dict)
+
+    def found(self, error: CorruptStateError, step: int | None = None) -> None:
+        """Note damage, unless it belongs to a step that is no longer retained."""
+        if step is not None and step not in self.checkpoint.steps()[-RETAINED_STEPS:]:
+            raise _MovedOnError
+        # What follows tells the user of a run what to do; here only the finding counts.
+        text = str(error).partition(". The run stopped")[0]
+        if text not in self.damage:
+            self.damage.append(text)
+
+
+def survey(path: Path, *, quick: bool = False) -> Inspection:
+    """What the checkpoint at `path` holds."""
+    checkpoint = existing_checkpoint(path)
+    for _ in range(ATTEMPTS):
+        try:
+            return _look(_Look(checkpoint), quick)
+        except _MovedOnError:
+            continue
+    raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
+
+
+@contextmanager
+def _of_known_form(path: Path) -> Iterator[None]:
+    """Whatever is wrong with the content of a document whose checksum is right is told of its file."""
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {error}"
+        raise CorruptStateError(f"{path} has not the form that Anabranch {VERSION} writes ({said})") from error
+
+
+def _look(look: _Look, quick: bool) -> Inspection:
+    identity = _identity(look)
+    run = _newest_run(look)
+    for name in FOLDERS:
+        if not (look.checkpoint.path / name).is_dir():
+            look.found(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
+    _read_steps(look)
+    newest = max(look.manifests, default=None)
+    groups = _verify(look, newest, quick)
+    manifests = look.manifests[newest] if newest is not None else []
+    step = look.steps[newest] if newest is not None else None
+    plan = look.plans[step.plan] if step is not None else {}
+    totals = step.totals if step is not None else {}
+    return Inspection(
+        path=str(look.checkpoint.path),
+        identity=identity,
+        run=run,
+        steps=tuple(
+            StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
+        ),
+        combinations=totals.get("combinations", 0),
+        queries=tuple(
+            QuerySeen(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
+            for name, entry in plan.get("queries", {}).items()
+        ),
+        inputs=_inputs(plan, step),
+        spines=tuple(
+            _spine(processor, name, spine)
+            for processor, manifest in enumerate(manifests)
+            for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
+        ),
+        spilled=tuple(
+            found
+            for processor, manifest in enumerate(manifests)
+            for found in _spilled(processor, manifest, plan, identity.get("groups", 1))
+        ),
+        groups=groups,
+        disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
+        unreferenced=tuple(_unreferenced(look)),
+        verified=not quick,
+        damage=tuple(look.damage),
+    )
+
+
+def _identity(look: _Look) -> Json:
+    identity: Json = {}
+    for name in ("anabranch.json", "id.json"):
+        path = look.checkpoint.path / name
+        try:
+            with _of_known_form(path):
+                identity |= read_document(path)
+        except CorruptStateError as error:
+            look.found(error)
+    version = identity.get("engine version", "unknown")
+    if version != VERSION and not look.damage:
+        raise CheckpointError(
+            f"{look.checkpoint.path} was made by Anabranch, version {version}, and this is version {VERSION}, to which "
+            "the files may mean something else; look at it with the version that made it"
+        )
+    return identity
+
+
+def _newest_run(look: _Look) -> RunSeen | None:
+    """The run that took the checkpoint last, and whether its driver is still there."""
+    for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
+        try:
+            body = read_document(path)
+            with _of_known_form(path):
+                return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
+        except CorruptStateError as error:
+            if path.exists():
+                look.found(error)
+    return None
+
+
+def _is_alive(body: Json) -> bool | None:
+    """None for a driver on another machine. Asking for its lock would be exact, but might get in a new run's way."""
+    if body["host"] != os.uname().nodename:
+        return None
+    try:
+        return bool(psutil.Process(body["pid"]).create_time() <= body["time"])
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _read_steps(look: _Look) -> None:
+    for number in look.checkpoint.steps()[-RETAINED_STEPS:]:
+        try:
+            with _of_known_form(look.checkpoint.path / "steps" / f"{number:010d}.json"):
+                look.steps[number] = step = look.checkpoint.read_step(number)
+            with _of_known_form(look.checkpoint.reports(number)):
+                manifests = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+            with _of_known_form(look.checkpoint.path / "plans" / f"{step.plan:06d}.json"):
+                look.plans[step.plan] = _plan(look.checkpoint.plan(step.plan))
+            look.manifests[number] = manifests
+        except CorruptStateError as error:
+            look.found(error, number)
+
+
+def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
+    """Check every file that a retained step names; count the groups of the newest one on the way."""
+    step = look.steps[newest] if newest is not None else None
+    count = len(step.placements[0]) if step else 0
+    active, spilled = _Groups.none(count), _Groups.none(count)
+    generations: NDArray[np.int64] = np.zeros(count, np.int64)
+    listed = look.manifests[newest] if newest is not None else []
+    for state in (state for manifest in listed for state in manifest.operators):
+        for generation in state.generations:
+            generations += generation.groups.mask()
+    wanted = _slices_by_file(listed)
+    checked: set[tuple[str, int]] = set()
+    for number, manifests in sorted(look.manifests.items(), reverse=True):
+        for file in (file for manifest in manifests for file in manifest.files().values()):
+            if (file.name, file.crc) in checked:
+                continue
+            checked.add((file.name, file.crc))
+            try:
+                hashes = _checked_hashes(look.checkpoint.state, file, quick)
+            except CorruptStateError as error:
+                look.found(error, number)
+                continue
+            for piece, is_active in wanted.get(file.name, []) if hashes is not None and number == newest else []:
+                counts = group_counts(hashes[piece.start : piece.stop], count)
+                (active if is_active else spilled).add(counts, piece)
+    if quick or step is None:
+        return ()
+    return tuple(
+        GroupSeen(
+            group,
+            tuple(sorted(set(owners))),
+            int(active.rows[group]),
+            round(float(active.bytes[group])),
+            round(float(spilled.bytes[group])),
+            int(generations[group]),
+        )
+        for group, owners in enumerate(zip(*step.placements, strict=True))
+    )
+
+
+@dataclass(slots=True)
+class _Groups:
+    """Rows and bytes by partition group."""
+
+    rows: NDArray[np.int64]
+    bytes: NDArray[np.float64]
+
+    @classmethod
+    def none(cls, count: int) -> _Groups:
+        return cls(np.zeros(count, np.int64), np.zeros(count))
+
+    def add(self, counts: NDArray[np.int64], piece: Slice) -> None:
+        meant = counts if piece.groups is None else counts * piece.groups.mask()
+        self.rows += meant
+        self.bytes += meant * (piece.file.bytes / max(piece.file.rows, 1))
+
+
+def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
+    """The hashes of a whole and undamaged file, or None if only its size was looked at."""
+    if not quick:
+        return map_run(state, file).hashes
+    path = state / file.name
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise CorruptStateError(f"state file {path} is missing") from None
+    if size != file.bytes:
+        raise CorruptStateError(f"state file {path} is {size} bytes long instead of {file.bytes}")
+    return None
+
+
+def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[tuple[Slice, bool]]]:
+    """What is listed of each file, and whether it is active."""
+    found: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
+    for manifest in manifests:
+        for piece in manifest.active():
+            found[piece.file.name].append((piece, True))
+        for piece in manifest.spilled():
+            found[piece.file.name].append((piece, False))
+    return found
+
+
+def _plan(document: Json) -> Json:
+    """A plan's document, if it has what is looked at here."""
+    for entry in document["queries"].values():
+        entry["query"]["residual predicate"], entry["since"]
+    for port in document["ports"]:
+        port["holds"]
+    return document
+
+
+def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
+    def total(name: str, number: int) -> int:
+        return int(step.totals[name][number]) if step else 0
+
+    return tuple(
+        InputSeen(
+            alias=source["label"],
+            stream=source["stream"],
+            window=source["window (us)"],
+            lateness=source["lateness (us)"],
+            newest=step.newest[number] if step else None,
+            received=total("received", number),
+            late=total("late", number),
+            rejected=total("rejected", number),
+        )
+        for number, source in enumerate(plan.get("sources", []))
+    )
+
+
+def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
+    files = {piece.file.name for piece in spine.slices()}
+    return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+
+
+def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSeen]:
+    for identity, state in zip(plan["operators"], manifest.operators, strict=True):
+        groups = spilled_groups(state.generations)
+        if groups is None:
+            continue
+        holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
+        windows = [
+            s["window (us)"] for s in plan["sources"] if s["identity"].rpartition("/")[0].startswith(f"{identity}/")
+        ]
+        groups_rows = identity in plan["groupings"]
+        owing = groups if groups_rows else state.owing() or GroupSet(count, 0)
+        # Of groupings, joins with windows and joins of joined rows there is only a bound.
+        unbounded = not groups_rows and len(windows) == len(holds) and not any(w is not None for w in windows)
+        owed = waiting_rows(state, count, owing) if groups_rows else owed_results(state, count, len(holds))
+        yield SpilledSeen(
+            processor,
+            ", ".join(holds),
+            len(state.generations),
+            sum(generation.rows for generation in state.generations),
+            sum(generation.bytes for generation in state.generations),
+            len(groups),
+            len(owing),
+            owed if owing else 0,
+            not unbounded,
+        )
+
+
+def _unreferenced(look: _Look) -> Iterator[str]:
+    named = {name for manifests in look.manifests.values() for manifest in manifests for name in manifest.files()}
+    state = look.checkpoint.state
+    if state.is_dir():
+        yield from sorted(entry.name for entry in os.scandir(state) if entry.name not in named)
+
+
+def _size(folder: Path) -> int:
+    """Bytes of all files below; those that vanish meanwhile count as nothing."""
+    total = 0
+    for directory, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(directory, name)).st_size
+            except FileNotFoundError:
+                continue
+    return total

@@ -1,0 +1,4 @@
+"""Quantities as people write them.
+
+duration  lengths of time, in whole microseconds
+"""

@@ -1,0 +1,10 @@
+"""From a network to what Spark and the processors are asked to run.
+
+columns      the types and names of all columns of a network
+group_types  the types of what a grouping reads and gives
+fuse         expressions that processors can compute themselves
+checks       what only Spark's analysis can refuse
+layout       the values that describe a compiled network
+lanes        how rows travel from one operator to a port of another
+lay_out      all of it put together
+"""

@@ -1,0 +1,185 @@
+"""How the rows of several streams share one shuffle: typed slots, and what each input keeps in them.
+
+All inputs of a join travel through one exchange, so they need one schema: the input's number, the key hash, the
+event time (where the query has a window), a reject note (where a row can be bad), and slots. A slot has a type and
+is used by every input that has a column of that type left to place, so the row is as wide as its widest input.
+
+A plan of several operators has further exchanges, for what they produce: the same, but that processors fill the slots.
+The columns of a key are stored only where its hash does not determine it (`keys`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyspark.sql import types as T
+
+from anabranch.kernel.delta import Projection
+from anabranch.kernel.expression import Fused
+from anabranch.plan.placement import Placement
+from anabranch.plan.query import JoinInput, Output, Source, all_of
+from anabranch.plan.watermark import FedTime, PortTime, SourceTime
+from anabranch.processor.tasks import ProcessorPlan
+from anabranch.runtime.rows.fallible import Judged
+from anabranch.runtime.rows.keys import INJECTIVE
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A column of the packed row."""
+
+    name: str
+    type: T.DataType
+
+
+@dataclass(frozen=True, slots=True)
+class InputLayout:
+    """What of a source of an input is evaluated below the join, and where its values go.
+
+    `leaf` is the number of the input, `port` where its rows go, `label` what the source is called where rows are
+    counted. `source_time` is the event time of the source's stream. `types` are those of a derived stream's columns.
+    `time` is the column with the event time of the rows as they are joined.
+
+    `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
+    over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
+    `grouped`. A sub-query may have `noted` that a row is bad.
+    """
+
+    leaf: int
+    port: int
+    label: str
+    input: JoinInput
+    source: Source
+    source_time: str | None
+    types: T.StructType | None
+    conditions: tuple[Judged, ...]
+    keys: tuple[Judged, ...]
+    time: str | None
+    time_type: T.DataType | None
+    values: tuple[tuple[str, str], ...]
+    arguments: tuple[Judged, ...] = ()
+    grouped: bool = False
+    noted: bool = False
+
+    @property
+    def expressions(self) -> tuple[Judged, ...]:
+        """All that is evaluated."""
+        return (*self.conditions, *self.keys, *self.arguments)
+
+    @property
+    def can_fail(self) -> bool:
+        """Whether an expression of the input, or of the sub-query that makes it, can fail on a row."""
+        return self.noted or any(expression.can_fail for expression in self.expressions)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """A column that travels through an exchange: its name above the joins, its own type, and its slot."""
+
+    name: str
+    type: T.DataType
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
+
+    `tag` is what rows are told from others by on the way. `hashed` is what their hash is of: keys, canonical and in
+    carried form, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they
+    are stored, and expressions. `stored` are state columns and the slots they come in.
+    """
+
+    tag: int
+    port: int
+    node: int
+    conditions: tuple[str, ...]
+    hashed: tuple[str, ...]
+    computed: tuple[tuple[str, str], ...]
+    columns: tuple[Carried, ...]
+    stored: Projection
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What travels between two rounds: `yielded` by processors, of which Spark makes what is in the `slots`."""
+
+    lanes: tuple[Lane, ...]
+    slots: tuple[Slot, ...]
+    yielded: T.StructType
+
+
+@dataclass(frozen=True, slots=True)
+class Outlet:
+    """Where rows of a node leave as an answer, or a part of one: what is `picked` of them, as pairs of a name and the
+    name it has there.
+
+    Processors select what meets the `fused` conditions, and have `computed` the columns of the answer where they can.
+    What is left to Spark are the `conditions` and the `outputs`, which are None where the answer is complete.
+    `result_schema` is what processors give, in carried form, and `joined_schema` the same in the columns' own types.
+    """
+
+    node: int
+    picked: tuple[tuple[str, str], ...]
+    fused: tuple[Fused, ...]
+    computed: tuple[tuple[str, Fused], ...]
+    conditions: tuple[str, ...]
+    outputs: tuple[Output, ...] | None
+    result_schema: T.StructType
+    joined_schema: T.StructType
+
+    @property
+    def residual(self) -> str | None:
+        """All conditions as one."""
+        return all_of(self.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLayout:
+    """The answer to a query: all that comes out of some outlets."""
+
+    name: str
+    outlets: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Everything the shell has to know to pack rows, run processors and name results.
+
+    `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
+    blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
+    operator, `ports` are the times of all ports. `placements` say where each operator is at first, `families` which of
+    them run fused and stay together.
+    """
+
+    inputs: tuple[InputLayout, ...]
+    slots: tuple[Slot, ...]
+    exchanges: tuple[Exchange, ...]
+    key_types: tuple[tuple[T.DataType, ...], ...]
+    rounds: tuple[int, ...]
+    placements: tuple[Placement, ...]
+    families: tuple[int, ...]
+    sources: tuple[SourceTime, ...]
+    fed: tuple[FedTime, ...]
+    ports: tuple[PortTime, ...]
+    timed: bool
+    processor: ProcessorPlan
+    outlets: tuple[Outlet, ...]
+    answers: tuple[AnswerLayout, ...]
+    argument_types: tuple[tuple[T.DataType, ...], ...] = ()
+
+    @property
+    def groupings(self) -> int:
+        """How many operators group."""
+        return len(self.processor.groupings)
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether a row can be bad: by its event time, or by an expression that fails on it."""
+        return self.timed or any(entry.can_fail for entry in self.inputs)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every packed row has the same small size. Reject notes vary too, but a bad row is rare."""
+        slots = (*self.slots, *(slot for exchange in self.exchanges for slot in exchange.slots))
+        return all(isinstance(slot.type, (*INJECTIVE, T.DecimalType)) for slot in slots)

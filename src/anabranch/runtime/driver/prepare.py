@@ -1,0 +1,94 @@
+"""From bound queries to what runs: network, layout and the packed streams, all analysed by Spark before any data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.plan.assembly import network_of
+from anabranch.plan.network import Network, Request
+from anabranch.plan.placement import Placement
+from anabranch.plan.query import StreamSchema
+from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
+from anabranch.runtime.compile.columns import Columns
+from anabranch.runtime.compile.lay_out import lay_out
+from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.exchange.pack import pack
+from anabranch.runtime.rows.derived import Sources
+from anabranch.runtime.sinks.answers import answer_schema
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Queries, ready to run together. `schemas` are those of their answers.
+
+    `read` are the streams in the order in which Spark's query has them, with how many sources of Spark's each one
+    consists of and how often it occurs.
+    """
+
+    requests: tuple[Request, ...]
+    network: Network
+    layout: Layout
+    streams: dict[str, StreamSchema]
+    columns: Columns
+    schemas: tuple[T.StructType, ...]
+    packed: DataFrame
+    read: tuple[tuple[str, int, int], ...]
+
+
+def prepare(
+    spark: SparkSession,
+    requests: Sequence[Request],
+    sources: Sources,
+    streams: Mapping[str, StreamSchema],
+    *,
+    place: Callable[[Network], tuple[Placement, ...]],
+    keep_rejected: bool,
+    keep_late: bool,
+    read_before: Sequence[str] = (),
+    checked: bool = False,
+) -> Plan:
+    """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
+
+    Streams that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    """
+    network = network_of(requests, streams)
+    known = {**streams, **{schema.name: schema for schema in network.derived}}
+    if not checked:
+        check_sources(spark, network, sources.registered)
+    columns = Columns(spark, network, sources, known)
+    if not checked:
+        check_inputs(spark, network, columns)
+        check_answers(spark, network, columns)
+    placed = place(network)
+    layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
+    if not checked:
+        check_lanes(spark, layout)
+    names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
+    used = [entry.source.stream for entry in layout.inputs]
+    schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
+    return Plan(
+        requests=tuple(requests),
+        network=network,
+        layout=layout,
+        streams=known,
+        columns=columns,
+        schemas=schemas,
+        packed=pack(layout, sources, names),
+        read=tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names),
+    )
+
+
+def _relations(stream: DataFrame) -> int:
+    """How many sources of Spark's a stream consists of."""
+    return len(streaming_leaves(stream))
+
+
+def streaming_leaves(stream: DataFrame) -> list[Any]:
+    """The sources of a stream, as they stand in Spark's plan."""
+    leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
+    return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]

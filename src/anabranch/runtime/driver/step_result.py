@@ -1,0 +1,132 @@
+"""What a step is told to do with what it gets, and what it tells the user afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from anabranch.checkpoint.step import Extra, Step
+from anabranch.manager.memory_use import MemoryUse
+from anabranch.manager.snapshot import Policy
+from anabranch.runtime.exchange.processors import Reports
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest
+from anabranch.state.report import Report, report_body
+from anabranch.state.spill import CleanUp
+from anabranch.state.store import encode_document, make_folder, sync, write_file, write_unnamed
+
+# Instead of a batch's id, for a step without a batch.
+NO_BATCH = -1
+
+
+@dataclass(frozen=True, slots=True)
+class StepSettings:
+    """What the engine was told that matters to a step; `whole` operators are not spread when it is rescaled."""
+
+    processors: int
+    groups: int
+    memory: int | None
+    quarantine: Path | None
+    late_rows: Path | None
+    policies: tuple[Policy, ...] = ()
+    whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """What a step does beside working on rows, by operator: what it cleans up, and the groups whose rows wait.
+
+    It is on record before, so that a batch that is repeated after a crash gives the same rows under its id.
+    """
+
+    clean_up: dict[int, CleanUp] = field(default_factory=dict)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, last: Step | None, extra: Extra | None) -> Todo:
+        """Of the step after the last one. In a step without a batch nothing has to wait."""
+        if extra is not None:
+            return cls(extra.clean_up)
+        return cls(last.clean_up, last.hold) if last is not None else cls()
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A committed step as told to the user; `output_rows` are by query.
+
+    `memory` is per processor: what its memory is used for, and what it owes. So are `groups`, what is known of the
+    partition groups of each operator; they are kept for the last step only. The step took so many `seconds`.
+    """
+
+    batch_id: int
+    step: int
+    reports: tuple[Report, ...]
+    output_rows: dict[str, int]
+    labels: tuple[str, ...]
+    newest: tuple[int | None, ...]
+    totals: dict[str, Any] = field(default_factory=dict)
+    memory: tuple[MemoryUse, ...] = ()
+    groups: tuple[dict[str, Any], ...] = ()
+    seconds: float = 0.0
+
+    def without_groups(self) -> StepResult:
+        """The same, told in fewer words."""
+        return replace(self, groups=())
+
+
+def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:
+    """Totals after a step. Rows of an answer are None from the first batch on in which nobody counted them."""
+    results = dict(totals.get("results", {}))
+    for name, rows in output_rows.items():
+        before = results.get(name, 0)
+        results[name] = None if before is None or rows < 0 else before + rows
+    added: dict[str, Any] = {
+        "combinations": totals.get("combinations", 0) + sum(report.combinations for report in reports),
+        "results": results,
+        "late_joined": totals.get("late_joined", 0) + sum(report.late_joined for report in reports),
+    }
+    for name in ("received", "late", "rejected"):
+        per_input = [sum(counts) for counts in zip(*(getattr(report, name) for report in reports), strict=True)]
+        before = totals.get(name, [0] * len(per_input))
+        added[name] = [a + b for a, b in zip(before, per_input, strict=True)]
+    return added
+
+
+def publish(reports: list[Report], settings: StepSettings, tag: str, batch_id: int, directory: Path) -> None:
+    """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
+    for report in reports:
+        for name, target in (
+            (report.rejected_file, settings.quarantine),
+            (report.late_file, settings.late_rows),
+        ):
+            if name is not None and target is not None:
+                make_folder(target)
+                published = target / f"{tag}-{batch_id:010d}-{report.processor:04d}.jsonl"
+                write_file(published, (directory / name).read_bytes())
+
+
+def unpublish(settings: StepSettings, tag: str, batch_id: int) -> None:
+    """Take back what a crashed attempt at a batch may have published: it may have been on other processors."""
+    for aside in filter(None, (settings.quarantine, settings.late_rows)):
+        for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
+            leftover.unlink()
+
+
+def latest(times: Sequence[Sequence[int | None]]) -> list[int | None]:
+    """The latest of some times, per source."""
+    return [max((time for time in seen if time is not None), default=None) for seen in zip(*times, strict=True)]
+
+
+def name_reports(
+    number: int, reports: Reports, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
+) -> tuple[str, ...]:
+    """The reports that a step consists of; those of processors whose state was adapted are written anew."""
+    names = [name for name, report, _ in reports.values() if report.processor not in adapted]
+    for p, (report, manifest) in adapted.items():
+        names.append(f"{number:010d}-{p:04d}-adapted.json")
+        write_unnamed(directory / names[-1], encode_document(report_body(report, manifest)))
+    if adapted:
+        sync(directory)
+    return tuple(sorted(names))

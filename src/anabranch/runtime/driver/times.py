@@ -1,0 +1,88 @@
+"""The times of a step: what is late, dead and settled in it, and what results that come later cannot be older than."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from anabranch.checkpoint.step import Step
+from anabranch.kernel.operator import Settled
+from anabranch.plan.network import Network
+from anabranch.plan.watermark import Thresholds, below, earlier, ended, frontier, is_answered, thresholds
+from anabranch.runtime.compile.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """What is behind the watermarks, by operator: `owed` results and `held` rows, none of them older than a time."""
+
+    owed: Mapping[int, int | None] = field(default_factory=dict)
+    held: Mapping[int, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StepTimes:
+    """What holds in a step. `settled` is per grouping; `since` per operator: no result of later rows is older."""
+
+    limits: Thresholds
+    settled: tuple[Settled, ...]
+    since: tuple[int | None, ...]
+
+
+class Times:
+    """The arithmetic of event time for one plan."""
+
+    def __init__(self, network: Network, layout: Layout) -> None:
+        """Of a network, laid out."""
+        self._network = network
+        self._layout = layout
+
+    def of_step(self, last: Step | None, behind: Behind, *, ending: bool) -> StepTimes:
+        """What holds in the step after the last one; it may take the input for ended."""
+        newest = last.newest if last else (None,) * len(self._layout.inputs)
+        before = last.settled if last else (None,) * self._layout.groupings
+        limits = self._thresholds(newest, before, behind)
+        if ending and last is not None:
+            limits = replace(limits, settled=ended(self._layout.ports, self._layout.fed, self._ends(last), before))
+        pairs = zip(before, limits.settled, strict=True)
+        settled = tuple(Settled(then, now) for then, now in pairs)
+        return StepTimes(limits, settled, self._since(limits, behind))
+
+    def since(
+        self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind
+    ) -> tuple[int | None, ...]:
+        """Per operator, what results of rows that come after a step cannot be older than."""
+        return self._since(replace(self._thresholds(newest, settled, behind), settled=tuple(settled)), behind)
+
+    def waiting(self, last: Step | None) -> bool:
+        """Whether rows wait for the end of the input."""
+        return last is not None and not all(map(is_answered, last.settled, self._ends(last)))
+
+    def _ends(self, last: Step) -> list[int | None]:
+        """Per grouping, the time up to which there are rows; None if there are none."""
+        ends: list[int | None] = [None] * self._layout.groupings
+        for port in self._layout.ports:
+            if port.grouping is not None:
+                inside = below(port.inside, self._layout.fed)
+                pairs = zip(self._layout.inputs, last.newest, strict=True)
+                seen = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
+                ends[port.grouping] = max(seen) + 1 if seen else None
+        return ends
+
+    def _thresholds(self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind) -> Thresholds:
+        layout = self._layout
+        return thresholds(layout.sources, layout.ports, newest, settled, layout.fed, behind.owed, behind.held)
+
+    def _since(self, limits: Thresholds, behind: Behind) -> tuple[int | None, ...]:
+        network, groupings = self._network, self._layout.processor.groupings
+        found = []
+        for n in range(len(network.operators)):
+            node = len(network.inputs) + n
+            inside, lower = network.inputs_of(node), network.operators_of(node)[:-1]
+            if n in groupings:
+                found.append(limits.settled[groupings.index(n)])
+            else:
+                owed = {m: time for m, time in behind.owed.items() if m in lower}
+                held = {m: time for m, time in behind.held.items() if m in lower or m == n}
+                found.append(frontier(inside, (*lower, n), limits.marks, earlier(owed, held)))
+        return tuple(found)

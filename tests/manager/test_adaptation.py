@@ -1,0 +1,42 @@
+"""What policies are shown between two steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from anabranch.manager.actions import Action
+from anabranch.manager.adaptation import Adaptation
+from anabranch.manager.budgets import Memory
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.operators import Known
+from anabranch.manager.snapshot import Snapshot
+from anabranch.observe.events import EventLog
+from anabranch.state.groups import GroupSet
+from anabranch.state.manifest import Manifest
+from anabranch.state.report import Report
+from anabranch.state.spill import CleanUp
+
+GROUPS = 4
+SEEN: list[list[int]] = []
+
+
+class Looks:
+    """A policy that decides nothing, and notes which groups have returned from disk."""
+
+    def decide(self, snapshot: Snapshot) -> Iterator[Action]:
+        returned = snapshot.processors[0].operators[0].returned
+        SEEN.append([] if returned is None else returned.numbers().tolist())
+        return iter(())
+
+
+def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:
+    SEEN.clear()
+    join = Known(0, "join", (0, 1), True, None, True, 0, False)
+    adaptation = Adaptation([join], GROUPS, [0, 0], tmp_path, Memory(100), [Looks()], EventLog())
+    found = Distribution((Manifest.empty(2, 1),), ((0,) * GROUPS,))
+    for step, back in enumerate([[1], [], [2, 3], []], start=1):
+        groups = GroupSet.of(GROUPS, back)
+        cleaned_up = {0: CleanUp(GroupSet.all(GROUPS), groups)}
+        adaptation.adapt(step, found, [None], [Report.empty(0, 2, 1, 0)], cleaned_up)
+    assert SEEN == [[1], [1], [2, 3], [2, 3]]
