@@ -152,7 +152,7 @@ def test_another_sub_query_is_refused_on_resume_and_inspect_knows_sources(
     from anabranch.checkpoint.survey import survey
 
     run_to_end(engine(spark, feeds).sql(TEXT), tmp_path / "out")
-    found = survey(tmp_path / "checkpoint", quick=False)
+    found = survey(tmp_path / "checkpoint", ab.__version__, quick=False)
     assert isinstance(found, Inspection)
     assert [entry.alias for entry in found.inputs] == ["seen (clicks)", "seen (views)", "u"]
     assert {spine.input for spine in found.spines} == {"seen", "u"}

@@ -16,11 +16,12 @@ from typer.testing import CliRunner
 
 import anabranch as ab
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.settings import NAMES
 from anabranch.cli.main import app
 from anabranch.errors import ConfigError, ResumeMismatchError
 from anabranch.manager.actions import SpillGroups
 from anabranch.manager.snapshot import Snapshot
-from anabranch.runtime.spark.query_settings import NAMES, settings_in_force
+from anabranch.runtime.spark.query_settings import settings_in_force
 from anabranch.state.store import encode_document
 from tests.api.conftest import QUERY, Pair
 from tests.oracle.feed import Feed, run_to_end, written

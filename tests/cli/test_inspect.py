@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from anabranch import __version__
 from anabranch.checkpoint import survey as surveying
 from anabranch.checkpoint.survey import survey
 from anabranch.cli.main import app
@@ -54,7 +55,7 @@ def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated)
     write_file(made.checkpoint.path / "steps" / "0000000004.json", encode_document(uncounted.to_json()))
     shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
     assert "not counted, of 42 combinations before the residual predicate since the beginning" in shown
-    assert survey(made.checkpoint.path).document()["queries"][0]["results"] is None
+    assert survey(made.checkpoint.path, __version__).document()["queries"][0]["results"] is None
 
 
 def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> None:
@@ -81,7 +82,7 @@ def test_the_document_tells_state_inputs_groups_and_steps(made: Fabricated) -> N
 
 
 def test_bytes_of_groups_add_up_to_the_bytes_of_the_state(made: Fabricated) -> None:
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert sum(group.bytes for group in found.groups) == pytest.approx(sum(s.bytes for s in found.spines), abs=GROUPS)
 
@@ -110,7 +111,7 @@ def test_a_flipped_bit_is_named_with_all_other_damage(made: Fabricated) -> None:
     path.write_bytes(data)
     (made.checkpoint.state / "1-4-0-0.arrow").write_bytes(b"")
 
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert len(found.damage) == 2
     assert any("1-2-0-1.arrow is damaged" in problem for problem in found.damage)
@@ -124,7 +125,7 @@ def test_a_damaged_document_is_named_and_the_rest_is_still_shown(made: Fabricate
     path = next(made.checkpoint.path.glob(document))
     path.write_bytes(path.read_bytes()[:-5])
 
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert len(found.damage) == 1
     assert path.name in found.damage[0]
@@ -134,7 +135,7 @@ def test_a_damaged_document_is_named_and_the_rest_is_still_shown(made: Fabricate
 def test_files_that_no_step_names_are_listed(made: Fabricated) -> None:
     (made.checkpoint.state / "stray.arrow").write_bytes(b"x")
 
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert found.unreferenced == ("stray.arrow",)
     assert not found.damage
@@ -165,7 +166,7 @@ def test_files_that_vanish_because_the_run_goes_on_are_no_damage(
 
     monkeypatch.setattr(surveying, "map_run", read_late)
 
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert not found.damage
     assert [step.number for step in found.steps] == [5, 6]
@@ -224,7 +225,7 @@ def test_a_document_of_another_form_is_damage_that_is_named(made: Fabricated, do
     path = next(made.checkpoint.path.glob(document))
     write_file(path, encode_document({"novel": 1}))
 
-    (problem,) = survey(made.checkpoint.path).damage
+    (problem,) = survey(made.checkpoint.path, __version__).damage
 
     assert "has not the form that Anabranch" in problem
     assert path.parent.name in problem
@@ -244,7 +245,7 @@ def test_a_copy_that_somebody_made_of_a_step_is_not_taken_for_one(made: Fabricat
     steps = made.checkpoint.path / "steps"
     shutil.copy(steps / "0000000004.json", steps / "0000000004 (copy).json")
 
-    found = survey(made.checkpoint.path)
+    found = survey(made.checkpoint.path, __version__)
 
     assert [step.number for step in found.steps] == [3, 4]
     assert not found.damage

@@ -18,14 +18,16 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
-from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import requests_after
+from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
+from anabranch.runtime.compile.document import describe_plan
 from anabranch.runtime.driver.step import StepRunner
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources

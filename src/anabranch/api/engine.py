@@ -34,7 +34,8 @@ from anabranch.plan.placement import (
     place,
 )
 from anabranch.plan.query import RESERVED, Applied, Applying, StreamSchema
-from anabranch.runtime.driver.prepare import Plan, prepare
+from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.driver.prepare import prepare
 from anabranch.runtime.driver.step_result import StepSettings
 from anabranch.runtime.rows.derived import Sources
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
-from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.compile.prepared import Plan
 
 
 def draw(plan: Plan, placements: Sequence[Placement], processors: int, measured: Measured | None = None) -> Picture:

@@ -12,12 +12,12 @@ from anabranch.api.picture import draw
 from anabranch.api.session_settings import settings_for_a_query
 from anabranch.api.targets import UNNAMED
 from anabranch.api.writer import Writer
-from anabranch.checkpoint.carry_over import describe_query
 from anabranch.errors import QueryError
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.checks import unlogged
+from anabranch.runtime.compile.document import describe_query
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine

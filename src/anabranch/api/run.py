@@ -19,9 +19,9 @@ from anabranch.api.progress import describe, groups, lateness_of, processors, to
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
-from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
+from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries, requests_after
+from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import Event, EventLog, log_end, log_start
@@ -29,7 +29,8 @@ from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.compile.document import describe_plan
+from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.read_once import check_replay, read_once
 from anabranch.runtime.driver.step import StepRunner
 from anabranch.runtime.driver.step_result import StepResult

@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from anabranch.checkpoint.settings import DOUBLE_QUOTED_NAMES, PATTERNS_AS_NAMES, Settings, changed_settings
 from anabranch.errors import ConfigError
-from anabranch.runtime.spark.query_settings import (
-    DOUBLE_QUOTED_NAMES,
-    PATTERNS_AS_NAMES,
-    Settings,
-    changed_settings,
-    settings_in_force,
-)
+from anabranch.runtime.spark.query_settings import settings_in_force
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine

@@ -20,14 +20,16 @@ import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.run import no_rows
 from anabranch.api.targets import target_of
-from anabranch.checkpoint.carry_over import describe_engine, describe_plan, requests_after
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import requests_after
+from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
 from anabranch.plan.network import Request
-from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.compile.document import describe_plan
+from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.step import StepRunner
 from anabranch.runtime.sinks.answers import Answers
 from anabranch.runtime.sinks.leftovers import take_back_output

@@ -38,9 +38,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.checkpoint.offsets import copy_logs
+from anabranch.checkpoint.settings import changed_settings
 from anabranch.checkpoint.step import Extra, Step, clean_up_from_json, clean_up_to_json
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
-from anabranch.runtime.spark.query_settings import changed_settings
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, combine, parse_report

@@ -1,4 +1,4 @@
-"""Queries that a stopped checkpoint answers, and letting one of them go without its program.
+"""Queries that a checkpoint answers: which ones, since when, and letting one of them go without its program.
 
 To remove a query is to put a plan in force that does not list it. Its state is still listed by the last step; whoever
 starts the run again compiles what is left, and state that no other query needs is not carried over.
@@ -6,11 +6,14 @@ starts the run again compiles what is left, and state that no other query needs 
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.directory import Checkpoint, differences
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean
+from anabranch.plan.network import Request
 from anabranch.state.store import Json
 
 # What becomes of queries that a checkpoint answers and that are not started.
@@ -78,3 +81,54 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
         return list(left)
     finally:
         checkpoint.release()
+
+
+def requests_after(
+    checkpoint: Checkpoint, asked: Sequence[Request], described: Mapping[str, Json], removed: Collection[str] = ()
+) -> list[Request]:
+    """Give each query the plan number it began under; known queries keep theirs.
+
+    Refused if a query has changed, or if one is missing that is not `removed`: its state would be lost. A query counts
+    if the last step was made with it, and it has not been removed since.
+    """
+    last = checkpoint.last_step()
+    if last is None:
+        return [replace(request, since=1) for request in asked]
+    before = answered_queries(checkpoint, last)
+    where, version = checkpoint.path, checkpoint.next_plan
+    names = {request.name: request.name for request in asked}
+    if len(before) == 1 and len(asked) == 1 and not removed:
+        names = {asked[0].name: next(iter(before))}  # what a single query is called makes no difference
+    found = [
+        f"{what} was {short(was)} and is now {short(now)}"
+        for request in asked
+        if names[request.name] in before
+        for what, was, now in differences(
+            {"query": before[names[request.name]]["query"]}, {"query": described[request.name]}
+        )
+    ]
+    if found:
+        raise ResumeMismatchError(
+            f"checkpoint {where} cannot be resumed: {'; '.join(found)}. Run the query it was made with, or give the "
+            "changed one a new checkpoint directory"
+        )
+    missing = sorted(before.keys() - set(names.values()) - set(removed))
+    if missing:
+        raise ResumeMismatchError(
+            f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
+            f"Start it, too, or let it go: start(..., missing='remove'), or: anabranch remove {where} {missing[0]!r}"
+        )
+    # A query that was added, and that no batch has been made for since, is the same one still.
+    in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
+    added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
+    return [
+        replace(request, name=name, since=before[name]["since"] if name in before else added.get(name, version))
+        for request in asked
+        for name in [names[request.name]]
+    ]
+
+
+def short(value: Any) -> str:
+    """A value for a message."""
+    text = repr(value) if value is not None else "absent"
+    return text if len(text) <= 200 else text[:197] + "..."

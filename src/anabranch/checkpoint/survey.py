@@ -23,7 +23,6 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-import anabranch
 from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
 from anabranch.checkpoint.existing import existing_checkpoint
 from anabranch.checkpoint.step import Step
@@ -47,7 +46,6 @@ from anabranch.state.spine import Slice, Spine
 from anabranch.state.store import Json, read_document
 
 ATTEMPTS = 50
-VERSION = ".".join(anabranch.__version__.split(".")[:2])
 FOLDERS = ("state", "reports", "steps", "plans", "epochs", "spark")
 
 
@@ -60,6 +58,7 @@ class _Look:
     """One attempt: what was found so far."""
 
     checkpoint: Checkpoint
+    version: str
     damage: list[str] = field(default_factory=list)
     steps: dict[int, Step] = field(default_factory=dict)
     manifests: dict[int, list[Manifest]] = field(default_factory=dict)
@@ -75,12 +74,12 @@ class _Look:
             self.damage.append(text)
 
 
-def survey(path: Path, *, quick: bool = False) -> Inspection:
-    """What the checkpoint at `path` holds."""
+def survey(path: Path, version: str, *, quick: bool = False) -> Inspection:
+    """What the checkpoint at `path` holds, to an engine of this version."""
     checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
-            return _look(_Look(checkpoint), quick)
+            return _look(_Look(checkpoint, version), quick)
         except _MovedOnError:
             continue
     raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
@@ -93,7 +92,7 @@ def _of_known_form(path: Path) -> Iterator[None]:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         said = f"{type(error).__name__}: {error}"
-        raise CorruptStateError(f"{path} has not the form that Anabranch {VERSION} writes ({said})") from error
+        raise CorruptStateError(f"{path} has not the form that this version of Anabranch writes ({said})") from error
 
 
 def _look(look: _Look, quick: bool) -> Inspection:
@@ -149,10 +148,10 @@ def _identity(look: _Look) -> Json:
                 identity |= read_document(path)
         except CorruptStateError as error:
             look.found(error)
-    version = identity.get("engine version", "unknown")
-    if version != VERSION and not look.damage:
+    theirs, ours = identity.get("engine version", "unknown"), ".".join(look.version.split(".")[:2])
+    if theirs != ours and not look.damage:
         raise CheckpointError(
-            f"{look.checkpoint.path} was made by Anabranch, version {version}, and this is version {VERSION}, to which "
+            f"{look.checkpoint.path} was made by Anabranch, version {theirs}, and this is version {ours}, to which "
             "the files may mean something else; look at it with the version that made it"
         )
     return identity

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+import anabranch
 from anabranch.checkpoint.survey import survey
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 from anabranch.observe.inspection import describe
@@ -33,7 +34,7 @@ def inspect(
     is verified; what is damaged or missing is named, and the exit code is 1. Needs no Spark and only reads, so it may
     look at the checkpoint of a run that goes on.
     """
-    found = survey(checkpoint, quick=quick)
+    found = survey(checkpoint, anabranch.__version__, quick=quick)
     if as_json:
         print(json.dumps(found.document(), indent=2))
     else:

@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.carry_over import describe_engine
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import remove_query
+from anabranch.checkpoint.settings import describe_engine
 from anabranch.cli.process.failures import AsJson, Debug, reported
 from anabranch.cli.wording import say
 from anabranch.errors import CheckpointError

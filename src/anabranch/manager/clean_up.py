@@ -20,7 +20,7 @@ from anabranch.manager.memory_use import MemoryUse, allowed_bytes
 from anabranch.manager.operators import Known
 from anabranch.observe.events import EventLog
 from anabranch.observe.numbers import format_bytes
-from anabranch.runtime.driver.times import Behind
+from anabranch.plan.watermark import Behind
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from anabranch.kernel.operator import SpillableOperator, answers_later
 from anabranch.plan.network import Network
-from anabranch.runtime.compile.layout import Layout
+from anabranch.processor.tasks import ProcessorPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,9 +24,8 @@ class Known:
     answers_later: bool
 
 
-def known_operators(network: Network, layout: Layout) -> list[Known]:
-    """The operators of a network, by number."""
-    plan = layout.processor
+def known_operators(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> list[Known]:
+    """The operators of a network, by number; `families` are theirs."""
     found = [
         Known(
             entry.number,
@@ -34,7 +34,7 @@ def known_operators(network: Network, layout: Layout) -> list[Known]:
             isinstance(entry.operator, SpillableOperator) and entry.operator.can_spill,
             plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
             entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
-            layout.families[entry.number],
+            families[entry.number],
             answers_later(entry.operator),
         )
         for number in plan.rounds

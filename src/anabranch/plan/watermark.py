@@ -42,6 +42,14 @@ from anabranch.plan.query import ContinuousQuery, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
+class Behind:
+    """What is behind the watermarks, by operator: `owed` results and `held` rows, none of them older than a time."""
+
+    owed: Mapping[int, int | None] = field(default_factory=dict)
+    held: Mapping[int, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class InputTime:
     """Window and lateness of one input in microseconds; None is unbounded, or never late.
 

@@ -31,12 +31,12 @@ from anabranch.kernel.operator import Counted, Settled, SpillableOperator, answe
 from anabranch.kernel.probe import blocks
 from anabranch.processor.answering import Answering
 from anabranch.processor.arrivals import Arrivals, check_owned
+from anabranch.processor.long_rows import has_long_rows
 from anabranch.processor.outlets import Outlets
 from anabranch.processor.parked import find_reports, round_prefix
 from anabranch.processor.run_files import RunFiles
 from anabranch.processor.segments import all_among, of_groups, rows_of, with_columns
 from anabranch.processor.tasks import Goes, OperatorPlan, ProcessorPlan, StepTask
-from anabranch.runtime.exchange.long_rows import has_long_rows
 from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import by_since, spilled_groups

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from anabranch.processor.tasks import ARROW, COUNTED, ProcessorPlan, StepTask
-from anabranch.runtime.sinks.output_folder import UNPUBLISHED
 from anabranch.state.report import Report
+
+# How the name of a result file ends until it is published.
+UNPUBLISHED = ".part"
 
 
 class Writer(Protocol):

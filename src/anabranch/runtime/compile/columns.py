@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from anabranch.checkpoint.settings import TIME_ZONE
 from anabranch.errors import QueryError
 from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import UNBOUNDED
@@ -28,7 +29,6 @@ from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.rows.keys import check_class, key_type, must_verify, widest
 from anabranch.runtime.rows.notes import HIDDEN
 from anabranch.runtime.spark.internals import empty_frame
-from anabranch.runtime.spark.query_settings import TIME_ZONE
 from anabranch.state.run import TS
 
 

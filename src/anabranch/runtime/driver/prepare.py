@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from anabranch.plan.assembly import network_of
 from anabranch.plan.network import Network, Request
@@ -16,28 +14,10 @@ from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.lay_out import lay_out
-from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import answer_schema
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """Queries, ready to run together. `schemas` are those of their answers.
-
-    `read` are the streams in the order in which Spark's query has them, with how many sources of Spark's each one
-    consists of and how often it occurs.
-    """
-
-    requests: tuple[Request, ...]
-    network: Network
-    layout: Layout
-    streams: dict[str, StreamSchema]
-    columns: Columns
-    schemas: tuple[T.StructType, ...]
-    packed: DataFrame
-    read: tuple[tuple[str, int, int], ...]
 
 
 def prepare(

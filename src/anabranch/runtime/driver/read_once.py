@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame
 
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ResumeMismatchError
-from anabranch.runtime.driver.prepare import Plan, streaming_leaves
+from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.driver.prepare import streaming_leaves
 
 NOT_REPLAYABLE = frozenset({"socket"})
 INSTEAD = "write what it sends into files or Kafka first, and read these"

@@ -32,11 +32,11 @@ from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import Thresholds
 from anabranch.processor.tasks import StepTask
+from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.counters import Tally
 from anabranch.runtime.driver.failure import explain_failure
 from anabranch.runtime.driver.gate import CancelledError, Gate, StoppedError
 from anabranch.runtime.driver.manual_changes import ByHand
-from anabranch.runtime.driver.prepare import Plan
 from anabranch.runtime.driver.step_result import (
     NO_BATCH,
     StepResult,
@@ -84,7 +84,7 @@ class StepRunner:
         self._plan = answers.plan
         self._events = events
         self._sources = len(layout.inputs)
-        operators, groups = known_operators(plan.network, layout), layout.processor.groups
+        operators, groups = known_operators(plan.network, layout.processor, layout.families), layout.processor.groups
         self._cleaning = Cleaning(operators, groups, memory, events)
         owners = layout.processor.owners
         self._adaptation = Adaptation(operators, groups, owners, checkpoint.state, memory, settings.policies, events)

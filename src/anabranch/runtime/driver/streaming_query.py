@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.runtime.driver.prepare import Plan
+from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.step import StepRunner
 from anabranch.runtime.spark.logs import FILE_MANAGER, file_manager
 

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from anabranch.checkpoint.step import Step
 from anabranch.kernel.operator import Settled
 from anabranch.plan.network import Network
-from anabranch.plan.watermark import Thresholds, below, earlier, ended, frontier, is_answered, thresholds
+from anabranch.plan.watermark import Behind, Thresholds, below, earlier, ended, frontier, is_answered, thresholds
 from anabranch.runtime.compile.layout import Layout
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """What is behind the watermarks, by operator: `owed` results and `held` rows, none of them older than a time."""
-
-    owed: Mapping[int, int | None] = field(default_factory=dict)
-    held: Mapping[int, int | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,11 @@ bytes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from anabranch.errors import BadRowError
 from anabranch.kernel.delta import INPUT
-from anabranch.observe.numbers import format_bytes
+from anabranch.processor import long_rows as marks
 from anabranch.state.run import HASH
 
 # Rows per Arrow batch on the way to a processor, if all columns have a fixed width, and if not.
@@ -30,11 +26,6 @@ NO_BYTE_LIMIT = (1 << 31) - 1
 BATCH_BYTES = 64 << 20
 # What a row may have of strings and binaries, so that WIDE_ROWS of them are a batch.
 SHORT = BATCH_BYTES // WIDE_ROWS
-LARGEST_VALUE = 256 << 20
-
-# In place of the number of an input: a long row; and, less by its number, one with a value that is too large.
-LONG = -1
-TOO_LARGE = -2
 
 _TEXTS = (T.StringType, T.BinaryType, T.CharType, T.VarcharType)
 _NESTED = (T.ArrayType, T.MapType, T.StructType, T.VariantType)
@@ -60,31 +51,13 @@ def marked(rows: DataFrame, *, limited: bool) -> DataFrame:
     sizes = [f"coalesce(octet_length({name}), 0)" for name in texts]
     if limited:
         largest = f"greatest({', '.join([*sizes, '0'])})"
-        is_marked, mark = f"{largest} > {LARGEST_VALUE}", f"{TOO_LARGE} - {INPUT}"
+        is_marked, mark = f"{largest} > {marks.LARGEST_VALUE}", f"{marks.TOO_LARGE} - {INPUT}"
     else:
         largest = "0"
-        is_marked, mark = f"{' + '.join(f'CAST({size} AS BIGINT)' for size in sizes)} > {SHORT}", str(LONG)
+        is_marked, mark = f"{' + '.join(f'CAST({size} AS BIGINT)' for size in sizes)} > {SHORT}", str(marks.LONG)
     changed = {
         INPUT: f"CAST(IF({is_marked}, {mark}, {INPUT}) AS SMALLINT)",
         HASH: f"IF({is_marked}, CAST({largest} AS BIGINT), {HASH})",
         **{name: f"IF({is_marked}, NULL, {name})" for name in texts},
     }
     return rows.selectExpr(*(f"{changed.get(name, name)} AS {name}" for name in rows.columns))
-
-
-def has_long_rows(arrived: Sequence[pa.RecordBatch], streams: tuple[str, ...]) -> bool:
-    """Whether there are marks of long rows: then the step is made again. A value that is too large is refused."""
-    long = False
-    for batch in arrived:
-        tags = batch.column(INPUT).to_numpy()
-        least = int(tags.min())
-        if least <= TOO_LARGE:
-            number, size = TOO_LARGE - least, int(batch.column(HASH)[int(tags.argmin())].as_py())
-            where = f"stream {streams[number]}" if number < len(streams) else "a joined row"
-            raise BadRowError(
-                f"{where}: a row has a value of {format_bytes(size)}, and a value may have at most "
-                f"{format_bytes(LARGEST_VALUE)}. Leave such values out of what the query reads, or cut them, in the "
-                "stream's DataFrame"
-            )
-        long |= least == LONG
-    return long

@@ -16,11 +16,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from anabranch.checkpoint.settings import Settings
 from anabranch.plan.query import DERIVED_TIME, Output, Selection, Source, quote
 from anabranch.runtime.rows.carried import type_text
 from anabranch.runtime.rows.fallible import VALUE, attempt, judge
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
-from anabranch.runtime.spark.query_settings import Settings
 
 
 class Sources:

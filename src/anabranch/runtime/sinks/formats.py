@@ -27,8 +27,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.processor.outlets import UNPUBLISHED
 from anabranch.runtime.sinks.memory import MemorySink
-from anabranch.runtime.sinks.output_folder import UNPUBLISHED, check_folder, move_file, visible_files
+from anabranch.runtime.sinks.output_folder import check_folder, move_file, visible_files
 from anabranch.state.failpoints import failpoint
 from anabranch.state.store import local_path, make_folder, sync
 

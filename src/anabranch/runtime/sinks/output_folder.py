@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from anabranch.errors import ConfigError
+from anabranch.processor.outlets import UNPUBLISHED
 from anabranch.state.store import sync
-
-UNPUBLISHED = ".part"
 
 
 def check_folder(path: Path, whose: str) -> None:

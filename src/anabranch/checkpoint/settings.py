@@ -1,0 +1,96 @@
+"""Settings of a Spark session that decide what a query means: how its text is read, and what its expressions give.
+
+They are those in force when a run starts. A checkpoint has them on record, so that it is not resumed with others: rows
+whose keys or columns were computed in two ways would meet. Settings that only decide how fast something is computed, or
+what a source makes of its files, are none of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.state.store import Json
+
+TIME_ZONE = "spark.sql.session.timeZone"
+DOUBLE_QUOTED_NAMES = "spark.sql.ansi.doubleQuotedIdentifiers"
+PATTERNS_AS_NAMES = "spark.sql.parser.quotedRegexColumnNames"
+
+# By name, and None where a setting without a default is not set.
+Settings = Mapping[str, str | None]
+
+_HOW_TEXT_IS_READ = (
+    DOUBLE_QUOTED_NAMES,
+    "spark.sql.ansi.enforceReservedKeywords",
+    "spark.sql.caseSensitive",
+    "spark.sql.charAsVarchar",
+    "spark.sql.legacy.allowNegativeScaleOfDecimal",
+    "spark.sql.legacy.bangEqualsNot",
+    "spark.sql.legacy.charVarcharAsString",
+    "spark.sql.legacy.consecutiveStringLiterals.enabled",
+    "spark.sql.legacy.exponentLiteralAsDecimal.enabled",
+    "spark.sql.legacy.interval.enabled",
+    "spark.sql.legacy.literal.pickMinimumPrecision",
+    "spark.sql.parser.escapedStringLiterals",
+    PATTERNS_AS_NAMES,
+    "spark.sql.preserveCharVarcharTypeInfo",
+    "spark.sql.timestampType",
+)
+_WHAT_EXPRESSIONS_GIVE = (
+    TIME_ZONE,
+    "spark.sql.ansi.enabled",
+    "spark.sql.binaryOutputStyle",
+    "spark.sql.chunkBase64String.enabled",
+    "spark.sql.decimalOperations.allowPrecisionLoss",
+    "spark.sql.function.concatBinaryAsString",
+    "spark.sql.function.eltOutputAsString",
+    "spark.sql.icu.caseMappings.enabled",
+    "spark.sql.json.enableExactStringParsing",
+    "spark.sql.json.enablePartialResults",
+    "spark.sql.jsonGenerator.ignoreNullFields",
+    "spark.sql.legacy.allowNullComparisonResultInArraySort",
+    "spark.sql.legacy.castComplexTypesToString.enabled",
+    "spark.sql.legacy.codingErrorAction",
+    "spark.sql.legacy.collationAwareHashFunctions",
+    "spark.sql.legacy.createEmptyCollectionUsingStringType",
+    "spark.sql.legacy.csv.enableDateTimeParsingFallback",
+    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate",
+    "spark.sql.legacy.disableMapKeyNormalization",
+    "spark.sql.legacy.duplicateBetweenInput",
+    "spark.sql.legacy.followThreeValuedLogicInArrayExists",
+    "spark.sql.legacy.fromDayTimeString.enabled",
+    "spark.sql.legacy.javaCharsets",
+    "spark.sql.legacy.json.allowEmptyString.enabled",
+    "spark.sql.legacy.json.enableDateTimeParsingFallback",
+    "spark.sql.legacy.lpadRpadAlwaysReturnString",
+    "spark.sql.legacy.negativeIndexInArrayInsert",
+    "spark.sql.legacy.noCharPaddingInPredicate",
+    "spark.sql.legacy.nullInEmptyListBehavior",
+    "spark.sql.legacy.sizeOfNull",
+    "spark.sql.legacy.timeParserPolicy",
+    "spark.sql.legacy.truncateForEmptyRegexSplit",
+    "spark.sql.legacy.typeCoercion.datetimeToString.enabled",
+    "spark.sql.mapKeyDedupPolicy",
+    "spark.sql.readSideCharPadding",
+    "spark.sql.variant.allowDuplicateKeys",
+)
+NAMES = (*_HOW_TEXT_IS_READ, *_WHAT_EXPRESSIONS_GIVE)
+
+
+def describe_engine(version: str, groups: int, settings: Settings | None) -> Json:
+    """What all plans of a checkpoint have in common."""
+    known = dict(settings or {})
+    return {
+        "engine version": ".".join(version.split(".")[:2]),
+        "groups": groups,
+        "session time zone": known.pop(TIME_ZONE, None),
+        "settings": known,
+    }
+
+
+def changed_settings(then: Settings, now: Settings) -> list[str]:
+    """What is different, for a message; a setting that only one of them has is not compared."""
+    return [
+        f"{name} was {then[name]!r} and is now {now[name]!r}"
+        for name in sorted(then.keys() & now.keys())
+        if then[name] != now[name]
+    ]

@@ -1,0 +1,134 @@
+"""The document of a plan: every query as far as another one would be another query, and what is where in manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.plan.query import Applied, ContinuousQuery, Grouping, Source, joined_column
+from anabranch.runtime.compile.prepared import Plan
+from anabranch.state.store import Json
+
+
+def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
+    """The document of a plan; `queries` describes each query by itself."""
+    network, layout = plan.network, plan.layout
+    ports = network.ports
+    nth: dict[int, int] = {}
+    places = []
+    for entry in layout.inputs:
+        n, p = ports[entry.port]
+        nth[entry.port] = nth.get(entry.port, -1) + 1
+        places.append(f"{network.operators[n].identity}/{p}/{nth[entry.port]}")
+    identities = [operator.identity for operator in network.operators]
+
+    def holds(n: int, p: int) -> str:
+        inside = network.inputs_of(network.operators[n].ports[p].node)
+        return " ".join(network.inputs[i].entry.alias for i in inside)
+
+    return {
+        "queries": {r.name: {"since": r.since, "query": queries[r.name]} for r in plan.requests},
+        "sources": [
+            {
+                "identity": place,
+                "label": entry.label,
+                "stream": entry.source.stream,
+                "window (us)": entry.input.window,
+                "lateness (us)": plan.streams[entry.source.stream].lateness,
+            }
+            for place, entry in zip(places, layout.inputs, strict=True)
+        ],
+        "ports": [{"identity": f"{identities[n]}/{p}", "holds": holds(n, p)} for n, p in ports],
+        "operators": identities,
+        "groupings": [identities[n] for n in layout.processor.groupings],
+        "read": [list(entry) for entry in plan.read],
+    }
+
+
+def describe_query(plan: Plan) -> Json:
+    """The only query of a plan, as far as another one would be another query."""
+    (request,) = plan.requests
+    layout = plan.layout
+    return {
+        "inputs": {
+            entry.label: {
+                "stream": entry.source.stream,
+                "selections": _describe_steps(entry.source),
+                "window (us)": entry.input.window,
+                "key": list(entry.input.key),
+                "predicate": entry.input.predicate,
+                "time column": plan.streams[entry.source.stream].time,
+                "lateness (us)": plan.streams[entry.source.stream].lateness,
+                "columns": {
+                    column: plan.columns.type_of((entry.input.alias, column)).simpleString()
+                    for column in entry.input.columns
+                },
+            }
+            for entry in layout.inputs
+        },
+        **_describe_block(request.query),
+        "union": [_describe_block(query) for query in request.query.united],
+        "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
+        "argument types": [[data_type.simpleString() for data_type in types] for types in layout.argument_types],
+    }
+
+
+def _describe_block(query: ContinuousQuery) -> Json:
+    """What a query or a sub-query does with its inputs."""
+
+    def aliases(part: int) -> list[str]:
+        return [query.inputs[i].alias for i in query.inputs_of(part)]
+
+    return {
+        "blocks": {
+            entry.alias: [
+                {**_describe_block(source.block), "selections": _describe_steps(source)}
+                for source in entry.sources
+                if source.block is not None
+            ]
+            for entry in query.inputs
+            if any(source.block is not None for source in entry.sources)
+        },
+        "windows (us)": {entry.alias: entry.window for entry in query.inputs},
+        "predicates": {entry.alias: entry.predicate for entry in query.inputs},
+        "operators": [
+            {
+                "joins": [aliases(part) for part in operator.parts],
+                "keys": [list(keys) for keys in operator.keys],
+                "conditions": list(operator.conditions),
+                "columns": [joined_column(*column) for column in operator.columns],
+            }
+            for operator in query.operators
+        ],
+        "grouping": _describe_grouping(query.grouping),
+        "residual predicate": query.residual,
+        "select": [f"{output.expression} AS {output.name}" for output in query.outputs],
+    }
+
+
+def _describe_steps(source: Source) -> list[Json]:
+    return [
+        {
+            "where": list(selection.conditions),
+            "select": [f"{made.expression} AS {made.name}" for made in selection.outputs],
+        }
+        for selection in source.steps
+    ]
+
+
+def _describe_grouping(grouping: Grouping | None) -> Json | None:
+    if grouping is None:
+        return None
+    return {
+        "operator": None if grouping.applied is None else _describe_operator(grouping.applied),
+        "by": list(grouping.keys),
+        "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
+        "having": list(grouping.conditions),
+        "last rows": grouping.rows,
+        "distinct": grouping.distinct,
+        "emit": "batch" if grouping.once else "tuple",
+    }
+
+
+def _describe_operator(applied: Applied) -> Json:
+    """What makes an operator another one, as far as that can be told: its class and what it was made with."""
+    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.gives}
