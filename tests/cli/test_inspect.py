@@ -227,7 +227,7 @@ def test_a_document_of_another_form_is_damage_that_is_named(made: Fabricated, do
 
     (problem,) = survey(made.checkpoint.path, __version__).damage
 
-    assert "has not the form that Anabranch" in problem
+    assert "has not the form that this version of Anabranch" in problem
     assert path.parent.name in problem
 
 

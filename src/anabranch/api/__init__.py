@@ -1,1 +1,15 @@
-"""What a user touches: session, engine, query, writer, run."""
+"""What a user touches. Names that PySpark has are spelt and behave as in PySpark; ours are snake_case.
+
+session           an embedded Spark, for those who have none
+engine            registered streams and operators; `sql` makes queries of them, `start` begins a run
+query             a continuous query, checked before any data flows
+writer            where its answer goes: `writeStream`
+targets           what a query is called among others, and the sink that its writer describes
+run               queries that are being answered: progress, events, changes while they run
+progress          Anabranch's part of `lastProgress`
+picture           the plan, drawn
+session_settings  the settings that queries were made under have to be those of the run
+record            what a run is made of, put on record in its checkpoint
+stopped_run       what a stopped run owes is delivered from that record
+synthetic         the papers' streams as a source that Spark reads
+"""

@@ -1,4 +1,4 @@
-"""Putting on record what a run is made of, so that what it owes can be delivered without its program (`recorded`)."""
+"""Putting on record what a run is made of: `stopped_run` delivers from that what it owes, without its program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
-    """What the run is made of, for `recorded`."""
+    """What the run is made of, for `stopped_run`."""
     settings = engine._settings
     queries: dict[str, Any] = {}
     for name, writer in writers.items():

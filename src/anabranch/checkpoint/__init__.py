@@ -4,8 +4,9 @@
     existing    a checkpoint that a command is given by its path
     step        a committed step, and a step without a batch that is to be made
     in_force    the last committed step, and the distribution of state after it
-    queries     the queries that a checkpoint answers, and removing one of them
-    carry_over  the document of a plan, and carrying state over to the next plan
+    settings    the settings of a session that decide what a query means
+    queries     the queries that a checkpoint answers, since when, and removing one of them
+    carry_over  state carried over from one plan to the next
     offsets     Spark's offset logs under a new plan
     survey      reading a checkpoint without disturbing the run that uses it
 

@@ -1,9 +1,8 @@
-"""What state belongs to: the document of a plan, and carrying state over from one plan to the next.
+"""Carrying state over from one plan to the next.
 
-A step names the plan it was made under. The plan's document describes every query, so that a checkpoint is not resumed
-with another one, and says what is where: operators by identity, ports, sources and groupings in the order in which
-manifests and steps list them. When queries are added or removed, what is still there keeps its state; it is found by
-identity. Nothing is copied.
+A step names the plan it was made under. The plan's document (`runtime/compile/document`) says what is where: operators
+by identity, ports, sources and groupings in the order in which manifests and steps list them. When queries are added or
+removed, what is still there keeps its state; it is found by identity. Nothing is copied.
 """
 
 from __future__ import annotations

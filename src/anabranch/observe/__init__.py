@@ -1,1 +1,9 @@
-"""What a run tells about itself: events and numbers, rendered in one way everywhere."""
+"""What a run tells about itself: events and numbers, rendered in one way everywhere.
+
+events      what happened and why; also logged
+numbers     bytes, counts and durations for people
+story       a run so far, as the terminal tells it
+terminal    the panel that is redrawn while a run goes on
+echo        a terminal that does not show what is typed
+inspection  what a checkpoint holds, for people
+"""

@@ -1,1 +1,14 @@
-"""What to compute: pure descriptions of queries, free of Spark and of storage."""
+"""What to compute: pure descriptions of queries, free of Spark and of storage.
+
+query        a bound query: inputs, equality classes, operators, grouping, outputs
+names        which names in an expression are columns
+texts        columns of expressions replaced by others
+arrangement  which streams meet where
+network      several queries as one network of operators with ports
+identity     what the state of an operator depends on
+assembly     networks put together from queries
+placement    where operators are
+rounds       in how many exchanges a network runs on its placement
+watermark    what is late, dead and settled, as arithmetic on event time
+explain, svg the plan for people
+"""

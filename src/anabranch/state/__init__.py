@@ -1,1 +1,17 @@
-"""What is remembered: immutable sorted runs, the spines that list them, and the manifests that name both."""
+"""What is remembered: immutable sorted runs, the spines that list them, and the manifests that name both.
+
+groups        partition groups: ranges of the key hash, and sets of them
+run           a run file, and its rows in memory (`Segment`)
+spine         all active state of one input on one processor: sorted runs, and the merges among them
+merge_budget  how many rows merges may move in a step
+statistics    what is known of each partition group
+generation    what was spilled, and when
+spill         spilling groups and bringing them together again
+partition     partition groups as things that move (Flux's interface)
+lagging       groups that are behind the others of their grouping
+manifest      the state of one processor after one step
+report        a manifest with what was counted
+store         the one place that writes and reads checkpoint files
+failpoints    named places where a test makes the process die
+arrays/       what all of it is made of: order, indexes and bytes of Arrow columns, mapped files
+"""

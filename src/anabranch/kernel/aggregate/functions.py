@@ -1,7 +1,7 @@
 """Aggregate functions over windows: one value per asked row, all of them at once.
 
-Which rows are in whose window is a `Reach` (`spread`): row n counts for a range of the asked rows. An aggregate is a
-function of a column and of the reach of its rows.
+Which rows are in whose window is a `Reach` (`range_sums`): row n counts for a range of the asked rows. An aggregate is
+a function of a column and of the reach of its rows.
 
 Nulls are left out, as in SQL: COUNT of none is 0, and everything else of none is null, as is STDDEV of one. Types are
 those of Spark SQL: a sum of integers is BIGINT and fails if it does not fit, a sum of DECIMAL(p, s) is

@@ -7,7 +7,7 @@ ordered by their content. So the answer depends on the input alone, but it is kn
 any more: a batch answers the tuples that it settles (`Settled`), all of which are in the state by then.
 
 Per block of hashes that have settled tuples: find the rows of these hashes, as far back as a window reaches; sort them
-by group and time; say for which of the asked rows each of them counts (`Reach`), and let `aggregate` do the rest.
+by group and time; say for which of the asked rows each of them counts (`Reach`), and let `functions` do the rest.
 
 The same with no aggregate but "is it the only one?" is DISTINCT: a tuple is answered if no equal one is in its window
 when it comes.

@@ -7,4 +7,6 @@ checks       what only Spark's analysis can refuse
 layout       the values that describe a compiled network
 lanes        how rows travel from one operator to a port of another
 lay_out      all of it put together
+prepared     queries that are ready to run together
+document     how a checkpoint describes them
 """

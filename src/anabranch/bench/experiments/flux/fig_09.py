@@ -3,7 +3,7 @@
 Throughput is that of answers (`memory_cut`), batch by batch. In the paper spilling stalls the processor, and going
 round the partitions on disk takes most of its time from then on. Here only tuples of groups on disk wait, a ninth of
 all or more; a group that has its turn answers everything that waits for it. So with spilling alone throughput falls as
-groups are pushed, and latency grows (`flux_10`). With memory balancing partitions move to where there is room, and
+groups are pushed, and latency grows (`fig_10`). With memory balancing partitions move to where there is room, and
 throughput does not fall.
 """
 
