@@ -14,7 +14,6 @@ The path of a query through this package, one step per module:
     items        the SELECT list, stars written out
     grouping     GROUP BY, HAVING and DISTINCT
     conjuncts    a condition split at its ANDs and an equality at its sign
-    equalities   join keys out of equalities
     shape        the tree of joins that a user asks for
     binder       all of it put together
 

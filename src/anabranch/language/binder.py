@@ -1,9 +1,7 @@
 """A CQL text bound to the registered streams: the whole way from text to `ContinuousQuery`.
 
-Each conjunct of ON and WHERE goes to the lowest place where it can be decided: an equality between two streams to a
-join key, a condition on one stream below the joins, anything else to the first operator that has all it reads, or to
-the last if it reads no stream at all. Above a join travel only the columns that the answer, conditions and keys there
-read.
+Each conjunct of ON and WHERE is an equality between two streams, a condition on one stream, or something else that
+joined rows have to meet. In which order streams are joined, and what is decided where, is said by `plan/join_order`.
 """
 
 from __future__ import annotations
@@ -16,7 +14,6 @@ from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
 from anabranch.language.derived import Derived, derive, flattened, refuse_captured, unite
 from anabranch.language.dialect import read
-from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import (
     EACH_BATCH,
@@ -32,16 +29,21 @@ from anabranch.language.scope import ColumnRef, Scope, match, open_scope
 from anabranch.language.shape import AUTO, read_shape
 from anabranch.language.source import Source as Text
 from anabranch.plan.arrangement import UnconnectedError
+from anabranch.plan.join_order import arranged
 from anabranch.plan.query import (
     Applying,
+    Condition,
     ContinuousQuery,
+    Equality,
     Grouping,
     JoinInput,
-    JoinOperator,
+    LogicalInput,
+    LogicalQuery,
     Output,
     Selection,
     Source,
     StreamSchema,
+    Term,
 )
 
 # Per alias: the columns that travel above the join, and the conditions below it.
@@ -122,40 +124,30 @@ def _bind(
     if len(scope.aliases) == 1:
         query = _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
         return replace(query, inputs=_fed(query.inputs, sources), derived=derived.made)
-    try:
-        plan = plan_keys(scope.aliases, equalities, shape)
-    except UnconnectedError as error:
-        raise _not_connected(source, scope.aliases, error) from None
-    for left, right in plan.conditions:
-        predicates[left.alias].append(f"{left.below} = {right.below}")
-    operators = _operators(scope, plan, residual, needed)
-    occurrences = zip(statement.items, scope.streams.items(), strict=True)
-    first_keys = {
-        part: terms for joining in plan.operators for part, terms in zip(joining.parts, joining.keys, strict=True)
-    }
-    for term in _non_null(plan, len(scope.aliases)):
-        predicates[term.alias].append(f"{term.below} IS NOT NULL")
-    inputs = tuple(
-        JoinInput(
-            alias=alias,
-            stream=stream.name,
-            window=range_of(item.window),
-            key=tuple(term.below for term in first_keys[position]),
-            conditions=_distinct(predicates[alias]),
-            columns=tuple(column for column in stream.columns if column in needed[alias]),
-        )
-        for position, (item, (alias, stream)) in enumerate(occurrences)
-    )
-    classes = tuple(tuple((term.alias, term.below) for term in terms) for terms in plan.classes)
-    return ContinuousQuery(
+    logical = LogicalQuery(
         text=text,
-        inputs=_fed(inputs, sources),
-        classes=classes,
-        operators=operators,
+        inputs=tuple(
+            LogicalInput(
+                alias=alias,
+                stream=stream.name,
+                window=range_of(item.window),
+                conditions=_distinct(predicates[alias]),
+                columns=stream.columns,
+                sources=sources.get(stream.name, (Source(stream.name),)),
+            )
+            for item, (alias, stream) in zip(statement.items, scope.streams.items(), strict=True)
+        ),
+        equalities=tuple(equalities),
+        conditions=tuple(Condition(conjunct.above, _reads(conjunct)) for conjunct in residual),
+        needed=tuple((alias, column) for alias, columns in needed.items() for column in sorted(columns)),
         outputs=outputs,
         grouping=grouping,
         derived=derived.made,
     )
+    try:
+        return arranged(logical, shape)
+    except UnconnectedError as error:
+        raise _not_connected(source, scope.aliases, error) from None
 
 
 def _selected(source: Text, statement: Statement, derived: Derived) -> ContinuousQuery:
@@ -224,60 +216,6 @@ def _over_one_stream(
     return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 
-def _operators(scope: Scope, plan: KeyPlan, residual: list[Expression], needed: Needed) -> tuple[JoinOperator, ...]:
-    """The operators from the root down, each with the conditions that it is the first to have all columns for.
-
-    `needed` grows on the way: what an operator's conditions and the keys above it read has to be carried to it.
-    """
-    leaves = len(scope.aliases)
-    aliases: list[frozenset[str]] = [frozenset({alias}) for alias in scope.aliases]
-    for joining in plan.operators:
-        aliases.append(frozenset().union(*(aliases[part] for part in joining.parts)))
-    decided: list[list[Expression]] = [[] for _ in plan.operators]
-    for conjunct in residual:
-        lowest = (n for n in range(len(plan.operators)) if aliases[leaves + n].issuperset(conjunct.aliases))
-        # What reads no stream at all is decided where the answer is.
-        decided[next(lowest) if conjunct.aliases else -1].append(conjunct)
-    operators = []
-    for n in reversed(range(len(plan.operators))):
-        joining = plan.operators[n]
-        conditions = [f"{left.above} = {right.above}" for left, right in joining.checks]
-        conditions += [conjunct.above for conjunct in decided[n]]
-        for term in (term for pair in joining.checks for term in pair):
-            needed[term.alias] |= term.columns
-        for conjunct in decided[n]:
-            _need(needed, conjunct.refs.values())
-        carried = tuple(
-            (alias, column)
-            for alias, stream in scope.streams.items()
-            if alias in aliases[leaves + n]
-            for column in stream.columns
-            if column in needed[alias]
-        )
-        keys = tuple(
-            tuple(term.below if part < leaves else term.above for term in terms)
-            for part, terms in zip(joining.parts, joining.keys, strict=True)
-        )
-        operators.append(JoinOperator(joining.parts, joining.classes, keys, _distinct(conditions), carried))
-        for part, terms in zip(joining.parts, joining.keys, strict=True):
-            for term in terms if part >= leaves else ():
-                needed[term.alias] |= term.columns
-    return tuple(reversed(operators))
-
-
-def _non_null(plan: KeyPlan, leaves: int) -> Iterable[Term]:
-    """Terms that equal those of other streams, beside the first keys: a row with a null there joins nothing.
-
-    It is left out at once whatever the shape of the joins, so that the rows that count do not depend on it.
-    """
-    known = {term for pair in plan.conditions for term in pair}
-    for joining in plan.operators:
-        for part, terms in zip(joining.parts, joining.keys, strict=True):
-            known |= set(terms) if part < leaves else set()
-    shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
-    return [term for terms in shared for term in terms if term not in known]
-
-
 def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
     """The equalities between terms, the conditions on one alias, and the rest."""
     equalities = [(_column_term(left), _column_term(right)) for left, right in scope.merged]
@@ -307,6 +245,10 @@ def _equality_of_terms(conjunct: Expression) -> Equality | None:
         for side in sides
     )
     return left, right
+
+
+def _reads(conjunct: Expression) -> tuple[tuple[str, str], ...]:
+    return tuple(dict.fromkeys((ref.alias, ref.column) for ref in conjunct.refs.values()))
 
 
 def _column_term(ref: ColumnRef) -> Term:

@@ -1,9 +1,11 @@
 """What to compute: pure descriptions of queries, free of Spark and of storage.
 
-query        a bound query: inputs, equality classes, operators, grouping, outputs
+query        a bound query: logical, and with its joins in one order
 names        which names in an expression are columns
 texts        columns of expressions replaced by others
-arrangement  which streams meet where
+arrangement  which streams meet where, given what they have in common
+join_keys    join keys out of equalities
+join_order   a logical query arranged for one shape of its joins
 network      several queries as one network of operators with ports
 identity     what the state of an operator depends on
 assembly     networks put together from queries

@@ -1,6 +1,6 @@
 """Which streams meet where: join operators out of the equalities between streams.
 
-Equal terms form classes (`language/equalities`). Here only their reach counts: which inputs have a term in which class.
+Equal terms form classes (`plan/join_keys`). Here only their reach counts: which inputs have a term in which class.
 Parts of the plan, at first the single inputs, are joined until one is left. An operator joins two or more parts on the
 classes that have a term in *every* one of them, its keys, so that tuples that join meet in one partition group. A class
 with terms in some of the parts only is checked on the operator's results. So inside a part all terms of a class are

@@ -1,4 +1,7 @@
-"""The logical form of a continuous query: what CQL text is bound to and what the runtime executes.
+"""A continuous query: what CQL text is bound to (`LogicalQuery`), and that with its joins in one order.
+
+A `LogicalQuery` has inputs, what is equal, conditions, and what is asked, and no word of join order;
+`plan/join_order` arranges it for any shape of its joins. What it makes of it is a `ContinuousQuery`.
 
 A `ContinuousQuery` joins stream occurrences (`JoinInput`, one per alias in FROM) by `JoinOperator`s, each on a key that
 all its parts share, with selections pushed below the joins or between them; it may group what comes out by a `Grouping`
@@ -15,7 +18,7 @@ Times (windows, lateness) are whole microseconds; `None` means unbounded, or nev
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MAX_INPUTS = 8
 # No column of a user's has a name that begins like this; what travels beside them does.
@@ -111,6 +114,67 @@ class JoinInput:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """An expression over one alias: its text below the join, its identity, its text above, what it reads."""
+
+    alias: str
+    below: str
+    above: str = field(compare=False)
+    columns: frozenset[str] = field(compare=False, default=frozenset())
+
+
+Equality = tuple[Term, Term]
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on joined rows, over what it reads: pairs of an alias and a column, none if it reads no stream."""
+
+    text: str
+    reads: tuple[tuple[str, str], ...]
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The aliases whose rows have to be joined before it can be decided."""
+        return frozenset(alias for alias, _ in self.reads)
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalInput:
+    """One occurrence of a stream in FROM, with all its columns; a row has to meet all `conditions`, which are over it
+    alone."""
+
+    alias: str
+    stream: str
+    window: int | None
+    conditions: tuple[str, ...]
+    columns: tuple[str, ...]
+    sources: tuple[Source, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalQuery:
+    """A join of several streams without an order: what is equal, what else joined rows have to meet, what is asked.
+
+    `needed` are the columns that the answer, or what is grouped, reads of joined rows.
+    """
+
+    text: str
+    inputs: tuple[LogicalInput, ...]
+    equalities: tuple[Equality, ...]
+    conditions: tuple[Condition, ...]
+    needed: tuple[tuple[str, str], ...]
+    outputs: tuple[Output, ...]
+    grouping: Grouping | None = None
+    derived: tuple[StreamSchema, ...] = ()
+
+    @property
+    def aliases(self) -> tuple[str, ...]:
+        """The aliases in the order of FROM, which numbers of inputs in shapes refer to."""
+        return tuple(entry.alias for entry in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
 class JoinOperator:
     """A join of two or more parts on one key, an m-way one where there are more.
 
@@ -158,7 +222,7 @@ class ContinuousQuery:
 
     `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
     joins. `derived` are the streams that sub-queries make. With UNION ALL the answers of others are `united` with its
-    own.
+    own. `logical` is what was arranged, None where there is no join.
     """
 
     text: str
@@ -169,6 +233,7 @@ class ContinuousQuery:
     grouping: Grouping | None = None
     derived: tuple[StreamSchema, ...] = ()
     united: tuple[ContinuousQuery, ...] = ()
+    logical: LogicalQuery | None = field(default=None, compare=False, repr=False)
 
     @property
     def conditions(self) -> tuple[str, ...]:

@@ -16,24 +16,11 @@ either side of this rewriting. Classes and terms keep the order of their first a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 
 from anabranch.plan.arrangement import Shape, arrange
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """An expression over one alias: its text below the join, its identity, its text above, what it reads."""
-
-    alias: str
-    below: str
-    above: str = field(compare=False)
-    columns: frozenset[str] = field(compare=False, default=frozenset())
-
-
-Equality = tuple[Term, Term]
-
+from anabranch.plan.query import Equality, Term
 
 Class = tuple[Term, ...]
 

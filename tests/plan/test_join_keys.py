@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from anabranch.language.equalities import Equality, KeyPlan, Term, plan_keys
 from anabranch.plan.arrangement import Shape, UnconnectedError
+from anabranch.plan.join_keys import KeyPlan, plan_keys
+from anabranch.plan.query import Equality, Term
 
 ALIASES = ("A", "B", "C", "D")
 TERMS = [Term(alias, name, f"{alias}.{name}") for alias in ALIASES for name in ("x", "y")]
