@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.errors import BadRowError
+from anabranch.processor import long_rows as marks
 from anabranch.runtime.exchange import long_rows, processors
 from anabranch.runtime.exchange.long_rows import BATCH_BYTES, NO_BYTE_LIMIT, SHORT
 from tests.oracle.referee import Stream, assert_same_rows, join, query
@@ -71,7 +72,7 @@ def test_joined_rows_may_be_long_where_those_they_are_made_of_are_not(spark: Spa
 def test_a_value_that_no_batch_can_hold_is_refused_with_its_stream(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(long_rows, "LARGEST_VALUE", 30_000)
+    monkeypatch.setattr(marks, "LARGEST_VALUE", 30_000)
     with Steps(spark, tmp_path / "checkpoint", QUERY, KINDS) as steps:
         steps.feed(dict.fromkeys("ABC", rows([3, 30_000])))
         with pytest.raises(Exception, match="stream B: a row has a value of 29.3 KiB, and a value may have at most"):
