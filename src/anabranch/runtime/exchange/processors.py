@@ -110,10 +110,9 @@ class Processors:
 
     def _limit_batches(self, session: SparkSession) -> None:
         """Tell a session how large batches may be, unless it knows."""
-        wanted = session, self._limited
         if self._told is None or self._told[0] is not session or self._told[1] != self._limited:
             limit_batches(session, narrow=self._layout.narrow, limited=self._limited)
-            self._told = wanted
+            self._told = session, self._limited
 
     def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""
