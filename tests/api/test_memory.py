@@ -325,7 +325,7 @@ def test_a_policy_that_decides_on_what_is_not_there_is_named(spark: SparkSession
             yield SpillGroups(0, 0, (99,), 0, "no reason")
 
     run = engine(spark, rig, policies=[Wrong()]).sql(UNBOUNDED).writeStream.trigger(availableNow=True).start(rig.output)
-    with pytest.raises(ConfigError, match="Wrong.*which is not there"):
+    with pytest.raises(ConfigError, match="Wrong.*it is not there"):
         run.awaitTermination()
 
 

@@ -9,9 +9,9 @@ from anabranch.manager.actions import Action
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import Memory
 from anabranch.manager.distribution import Distribution
-from anabranch.manager.operators import Known
+from anabranch.manager.monitor import Moment
+from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Snapshot
-from anabranch.observe.events import EventLog
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report
@@ -32,11 +32,11 @@ class Looks:
 
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:
     SEEN.clear()
-    join = Known(0, "join", (0, 1), True, None, True, 0, False)
-    adaptation = Adaptation([join], GROUPS, [0, 0], tmp_path, Memory(100), [Looks()], EventLog())
+    plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
+    adaptation = Adaptation(plan, tmp_path, Memory(100), [Looks()])
     found = Distribution((Manifest.empty(2, 1),), ((0,) * GROUPS,))
     for step, back in enumerate([[1], [], [2, 3], []], start=1):
         groups = GroupSet.of(GROUPS, back)
         cleaned_up = {0: CleanUp(GroupSet.all(GROUPS), groups)}
-        adaptation.adapt(step, found, [None], [Report.empty(0, 2, 1, 0)], cleaned_up)
+        adaptation.adapt(Moment(step, (None,), (), cleaned_up), found, [Report.empty(0, 2, 1, 0)])
     assert SEEN == [[1], [1], [2, 3], [2, 3]]

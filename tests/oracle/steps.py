@@ -19,19 +19,18 @@ import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import requests_after
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
-from anabranch.runtime.compile.document import describe_plan
-from anabranch.runtime.driver.step import StepRunner
+from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.open_run import Question, open_run, put_together
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
-from anabranch.runtime.sinks.answers import Answers, Target
+from anabranch.runtime.sinks.answers import Target
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import FileCuts
 from anabranch.state.spill import present_groups
@@ -96,27 +95,16 @@ class Steps:
         self.taken.take(describe_engine(anabranch.__version__, self.groups, None))
         self.results = deque()
         try:
-            asked = [
-                Request(self.name, self.query._bound),
-                *(Request(name, other._bound) for name, other in others.items()),
-            ]
-            described = {self.name: self.query._described}
-            described |= {name: other._described for name, other in others.items()}
-            requests = requests_after(self.taken, asked, described)
-            self.plan = engine._prepare(requests, checked=True)
-            self.taken.adopt(describe_plan(self.plan, described))
-            targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]
-            answers = Answers(self.plan.layout, targets)
             self.events = EventLog()
-            self.runner = StepRunner(
-                self.plan,
-                engine._settings,
-                Memory(engine._settings.memory),
-                self.taken,
-                answers,
-                self.events,
-                self.results,
-            )
+            targets = {self.name: self._write, **{name: self._collector(name) for name in others}}
+            questions = {
+                name: Question(query._bound, query._described, lambda _, sink=targets[name]: Target(sink))
+                for name, query in {self.name: self.query, **others}.items()
+            }
+            plan, document = put_together(self.taken, questions, engine._prepare_again)
+            parts = RunParts(engine._settings, Memory(engine._settings.memory), self.taken, self.events, self.results)
+            opened = open_run(parts, plan, document, questions)
+            self.plan, self.runner = plan, opened.runner
         except BaseException:
             self.taken.release()
             raise
@@ -156,7 +144,7 @@ class Steps:
 
     def check_owners(self) -> None:
         """Every partition group of every operator has one owner, and nobody else has state of it."""
-        found = self.runner._standing.distribution
+        found = self.runner._context.in_force.distribution
         cuts = FileCuts(self.taken.state, self.groups)
         for n, placement in enumerate(found.placements):
             assert all(0 <= owner < found.processors for owner in placement)

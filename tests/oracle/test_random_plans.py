@@ -294,7 +294,7 @@ def answer(
                 if policies and rng.random() < 0.3:
                     steps.clean_up()
                 if ChanceMoves in map(type, policies) and rng.random() < 0.5:
-                    steps.runner.by_hand.rescale(rng.choice([1, 2, 3, 4]))
+                    steps.runner.manual.rescale(rng.choice([1, 2, 3, 4]))
                     steps.check_owners()
             if not remaining:
                 steps.end()

@@ -273,6 +273,10 @@ class Engine:
             checked=checked,
         )
 
+    def _prepare_again(self, requests: Sequence[Request], read_before: Sequence[str]) -> Plan:
+        """Put queries together that were checked one by one."""
+        return self._prepare(requests, read_before=read_before, checked=True)
+
     def _place(self, network: Network) -> tuple[Placement, ...]:
         processors = self.processors or 1
         shares = check_shares(self.initial_placement, processors)

@@ -20,23 +20,21 @@ from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries, requests_after
+from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import Event, EventLog, log_end, log_start
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
-from anabranch.plan.network import Request
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.compile.document import describe_plan
 from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.open_run import Question, open_run, put_together
 from anabranch.runtime.driver.read_once import check_replay, read_once
-from anabranch.runtime.driver.step import StepRunner
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
-from anabranch.runtime.sinks.answers import Answers, Target
-from anabranch.runtime.sinks.leftovers import take_back_output
+from anabranch.runtime.sinks.answers import Target
 from anabranch.runtime.sinks.output_folder import check_folder
 from anabranch.runtime.spark.internals import empty_frame
 from anabranch.runtime.spark.query_settings import session_like
@@ -66,7 +64,8 @@ class Run:
         self._writers: dict[str, Writer] = {}
         self._targets: dict[str, Target] = {}
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
-        self._memory = Memory(engine._settings.memory)
+        memory = Memory(engine._settings.memory)
+        self._parts = RunParts(engine._settings, memory, checkpoint, self._events, self._results)
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()
         self._ended = threading.Event()
@@ -245,7 +244,7 @@ class Run:
         chosen = list(groups) if isinstance(groups, Iterable) else [groups]
         with self._between_batches("moved", "no state can be"):
             self._ends = self._ends or self._ends_by_itself
-            self._runner.by_hand.relocate(chosen, to, operator, None if pace is None else parse_bytes(pace))
+            self._runner.manual.relocate(chosen, to, operator, None if pace is None else parse_bytes(pace))
 
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors from the next batch on; state is spread evenly. Nothing is copied.
@@ -253,13 +252,13 @@ class Run:
         A checkpoint that is resumed by a program that asks for the same number as before keeps this one.
         """
         with self._between_batches("rescaled", "the run cannot be"):
-            self._runner.by_hand.rescale(processors)
+            self._runner.manual.rescale(processors)
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
         with self._between_batches("changed", "memory cannot be"):
-            self._runner.by_hand.give_memory(budget, processor)
+            self._runner.manual.give_memory(budget, processor)
 
     def stop(self, *, grace: float = GRACE) -> None:
         """Stop; the last committed step stays and the checkpoint can be resumed.
@@ -319,31 +318,31 @@ class Run:
     def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
         """Answer these queries, from the checkpoint's last step on."""
         engine, checkpoint = self._engine, self._checkpoint
-        asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
-        described = {name: writer._query._described for name, writer in writers.items()}
-        requests = requests_after(checkpoint, asked, described, removed)
-        described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-        named = {request.name: writer for request, writer in zip(requests, writers.values(), strict=True)}
-        read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
-        plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
+        questions = {name: self._question(name, writer) for name, writer in writers.items()}
+        plan, document = put_together(checkpoint, questions, engine._prepare_again, removed)
         for warning in check_replay(checkpoint, plan, engine._sources.registered):
             self._events.add("warning", warning)
-        checkpoint.claim()
-        take_back_output(checkpoint)
-        checkpoint.adopt(describe_plan(plan, described))
+        opened = open_run(self._parts, plan, document, questions)
+        runner = opened.runner
+        named = dict(zip(opened.targets, writers.values(), strict=True))
         checkpoint.record(recording(engine, named))
-        spark = engine.spark
-        targets = {n: self._targets.get(n) or target_of(writer, spark, checkpoint, n) for n, writer in named.items()}
-        answers = Answers(plan.layout, list(targets.values()))
-        runner = StepRunner(plan, engine._settings, self._memory, checkpoint, answers, self._events, self._results)
         self._plan, self._runner = plan, runner
-        self._writers, self._targets = named, targets
+        self._writers, self._targets = named, opened.targets
         self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
         name = query_name([writer._sink.name for writer in named.values()])
         self._spark_query = start_spark_query(engine.spark, plan, runner, self._trigger, checkpoint.spark, name)
+
+    def _question(self, name: str, writer: Writer) -> Question:
+        """A query as a run is opened with it. A sink that is there already stays."""
+        kept = self._targets.get(name)
+
+        def target(named: str) -> Target:
+            return kept or target_of(writer, self._engine.spark, self._checkpoint, named)
+
+        return Question(writer._query._bound, writer._query._described, target)
 
     def _change(self, writers: dict[str, Writer]) -> None:
         """Let the step under way come to its end, and go on with other queries from the next batch on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,18 +22,13 @@ from anabranch.api.engine import Engine
 from anabranch.api.run import no_rows
 from anabranch.api.targets import target_of
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import requests_after
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
-from anabranch.plan.network import Request
-from anabranch.runtime.compile.document import describe_plan
-from anabranch.runtime.compile.prepared import Plan
-from anabranch.runtime.driver.step import StepRunner
-from anabranch.runtime.sinks.answers import Answers
-from anabranch.runtime.sinks.leftovers import take_back_output
+from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, put_together
 from anabranch.runtime.spark.query_settings import put_in_force, session_like
 from anabranch.state.store import Json
 
@@ -68,8 +64,8 @@ def clean_up_stopped(
         spark = session_like(start_spark())
         put_in_force(spark, settings)
         engine, writers = _rebuild(spark, checkpoint.path, body, empty)
-        plan, runner = _runner(engine, writers, checkpoint)
-        packed = no_rows(spark, plan)
+        opened = _open(engine, writers, checkpoint)
+        runner, packed = opened.runner, no_rows(spark, opened.plan)
         tell(runner.owing_groups)
         runner.go_on(packed)
         while runner.let_go_on(packed):
@@ -110,23 +106,23 @@ def _delivered(step: Step | None) -> int:
     return sum(rows or 0 for rows in step.totals["results"].values()) if step is not None else 0
 
 
-def _runner(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint) -> tuple[Plan, StepRunner]:
-    """The plan that is in force, and what makes steps under it."""
+def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint) -> OpenedRun:
+    """The run as it was, under the plan that is in force."""
     stored = checkpoint.plan(checkpoint.plan_number)
-    asked = [Request(name, writer._query._bound) for name, writer in writers.items()]
-    described = {name: writer._query._described for name, writer in writers.items()}
-    requests = requests_after(checkpoint, asked, described)
-    plan = engine._prepare(requests, read_before=[name for name, _, _ in stored["read"]], checked=True)
-    now = describe_plan(plan, described)
-    if now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"]):
-        checkpoint.adopt(now)  # a query was removed since the run was stopped, and what only it needed goes
-    elif any(now[part] != stored[part] for part in now if part != "read"):
+
+    questions = {
+        name: Question(
+            writer._query._bound, writer._query._described, partial(target_of, writer, engine.spark, checkpoint)
+        )
+        for name, writer in writers.items()
+    }
+    plan, now = put_together(checkpoint, questions, engine._prepare_again)
+    # If a query was removed since the run was stopped, what only it needed goes.
+    smaller = now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"])
+    if not smaller and any(now[part] != stored[part] for part in now if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
-    take_back_output(checkpoint)
-    targets = [target_of(writer, engine.spark, checkpoint, name) for name, writer in writers.items()]
-    answers = Answers(plan.layout, targets)
-    memory = Memory(engine._settings.memory)
-    return plan, StepRunner(plan, engine._settings, memory, checkpoint, answers, EventLog(), deque())
+    parts = RunParts(engine._settings, Memory(engine._settings.memory), checkpoint, EventLog(), deque())
+    return open_run(parts, plan, now if smaller else stored, questions)
 
 
 def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from anabranch.checkpoint.step import Asked, Step
+from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.plan.placement import on_processors
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
@@ -22,7 +22,7 @@ Other = TypeVar("Other")
 
 
 def carry_over(
-    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: Asked, families: Sequence[int]
+    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: InitialPlacement, families: Sequence[int]
 ) -> tuple[Step, tuple[Manifest, ...]]:
     """A step and its manifests, made under a known plan, as another plan lists them.
 
@@ -54,7 +54,7 @@ def carry_over(
         clean_up=under(last.clean_up, known, plan),
         hold=under(last.hold, known, plan),
         moving=(),
-        asked=Asked(last.asked.processors, tuple(now if then is None else then for now, then in asked_then)),
+        asked=InitialPlacement(last.asked.processors, tuple(now if then is None else then for now, then in asked_then)),
     )
     return step, tuple(
         Manifest(

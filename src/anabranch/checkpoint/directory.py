@@ -39,7 +39,7 @@ from typing import Any
 
 from anabranch.checkpoint.offsets import copy_logs
 from anabranch.checkpoint.settings import changed_settings
-from anabranch.checkpoint.step import Extra, Step, clean_up_from_json, clean_up_to_json
+from anabranch.checkpoint.step import Announced, Delivery, End, Step, clean_up_from_json, clean_up_to_json
 from anabranch.errors import CheckpointError, CheckpointInUseError, CorruptStateError, ResumeMismatchError
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
@@ -256,22 +256,23 @@ class Checkpoint:
             raise CheckpointInUseError(f"{path} was written by another run; this run stops without committing")
         self._number = step.number
 
-    def announce(self, extra: Extra) -> None:
+    def announce(self, step: Announced) -> None:
         """Put on record that a step without a batch is to be made, before anything is done about it."""
-        clean_up = clean_up_to_json(extra.clean_up)
-        body = {"number": extra.number, "ending": extra.ending, "plan": extra.plan, "clean_up": clean_up}
+        clean_up = clean_up_to_json(step.clean_up)
+        body = {"number": step.number, "ending": isinstance(step, End), "plan": step.plan, "clean_up": clean_up}
         body["epoch"] = self.epoch
         write_file(self.path / EXTRA, encode_document(body))
 
-    def announced(self, last: Step | None) -> Extra | None:
+    def announced(self, last: Step | None) -> Announced | None:
         """A step without a batch that is on record and was not committed."""
         path = self.path / EXTRA
         if last is None or not path.exists():
             return None
         body = read_document(path)
-        extra = Extra(body["number"], body["ending"], clean_up_from_json(body["clean_up"]), body["plan"])
+        kind = End if body["ending"] else Delivery
+        step = kind(body["number"], clean_up_from_json(body["clean_up"]), body["plan"])
         # What an older driver put on record after the last step was made by a newer one is not to be done.
-        return extra if last.extra < extra.number and last.epoch <= body["epoch"] else None
+        return step if last.extra < step.number and last.epoch <= body["epoch"] else None
 
     def record(self, body: Json) -> None:
         """Put on record what the run is made of."""

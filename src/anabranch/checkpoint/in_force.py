@@ -8,9 +8,11 @@ step without a batch puts these manifests in force. Nothing is copied.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from anabranch.checkpoint.carry_over import carry_over
 from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
-from anabranch.checkpoint.step import Asked, Step
+from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.observe.events import EventLog
 from anabranch.state.groups import GroupSet
@@ -19,20 +21,27 @@ from anabranch.state.report import Report, report_body
 from anabranch.state.store import encode_document, write_file
 
 
-class Standing:
-    """The last step of a checkpoint, None before the first, and the distribution after it."""
+class InForce:
+    """The last step of a checkpoint, None before the first, and the distribution after it.
 
-    def __init__(self, checkpoint: Checkpoint, asked: Asked, nothing: Manifest) -> None:
-        """Nothing counts yet; `nothing` is the manifest of a processor without state."""
+    Somebody may be `awaiting` the results of all groups that were spilled up to a step.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, asked: InitialPlacement, nothing: Manifest) -> None:
+        """Nothing counts until `resume`; `nothing` is the manifest of a processor without state."""
         self._checkpoint = checkpoint
         self._retained: dict[int, tuple[Manifest, ...]] = {}
         self.asked = asked
         self.last: Step | None = None
+        self.awaiting: int | None = None
         self._resumed: int | None = None
         self.distribution = Distribution((nothing,) * asked.processors, asked.placements)
 
-    def resume(self, relocator: Relocator, events: EventLog) -> None:
-        """Go on from the checkpoint's last step, which must have been taken by this driver."""
+    def resume(self, relocator: Relocator, families: Sequence[int], events: EventLog) -> None:
+        """Go on from the checkpoint's last step, which must have been taken by this driver.
+
+        If state has to be listed anew for that, a step is committed. `families` are per operator.
+        """
         self._checkpoint.claim()
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
         if last is None:
@@ -40,15 +49,15 @@ class Standing:
         for number in checkpoint.steps()[-RETAINED_STEPS:]:
             step = checkpoint.read_step(number)
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
-        found = Distribution(self._retained[last.number], last.placements, last.moving)
+        distribution = Distribution(self._retained[last.number], last.placements, last.moving)
         if last.plan != checkpoint.plan_number:
-            known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            last, manifests = carry_over(last, found.manifests, known, now, self.asked, relocator.families)
-            found = Distribution(manifests, last.placements)
-        self.last, self.distribution = last, found
+            before, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
+            last, manifests = carry_over(last, distribution.manifests, before, now, self.asked, families)
+            distribution = Distribution(manifests, last.placements)
+        self.last, self.distribution = last, distribution
         self._resumed = last.batch_id
-        if last.asked != self.asked or not relocator.fits(found.placements):
-            self.list_anew(relocator.rescale(found, self.asked.processors, self.asked.placements))
+        if last.asked != self.asked or not relocator.fits(distribution.placements):
+            self.list_anew(relocator.rescale(distribution, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
@@ -59,35 +68,35 @@ class Standing:
         last = self.last
         return last is not None and last.batch_id == self._resumed and self._checkpoint.has_planned(last.batch_id)
 
-    def list_anew(self, found: Distribution, hold: dict[int, GroupSet] | None = None) -> None:
+    def list_anew(self, distribution: Distribution, hold: dict[int, GroupSet] | None = None) -> None:
         """Commit a step without a batch that puts another distribution in force."""
         last = self.last
         assert last is not None, "before the first step there is nothing to list"
         self._checkpoint.check_epoch()
         number = self._checkpoint.next_number
         directory = self._checkpoint.prepare_step(number)
-        names = [f"{number:010d}-{p:04d}-listed.json" for p in range(found.processors)]
-        for p, (name, manifest) in enumerate(zip(names, found.manifests, strict=True)):
+        names = [f"{number:010d}-{p:04d}-listed.json" for p in range(distribution.processors)]
+        for p, (name, manifest) in enumerate(zip(names, distribution.manifests, strict=True)):
             report = Report.empty(p, len(last.newest), 0, 0)
             report.look_at(manifest)
             write_file(directory / name, encode_document(report_body(report, manifest)))
         step = self._checkpoint.next_step(
             last,
-            processors=found.processors,
-            placements=found.placements,
+            processors=distribution.processors,
+            placements=distribution.placements,
             reports=tuple(names),
             plan=self._checkpoint.plan_number,
             hold=last.hold if hold is None else hold,
-            moving=found.moving,
+            moving=distribution.moving,
             asked=self.asked,
         )
         self._checkpoint.commit(step)
-        self.advance(step, found)
+        self.advance(step, distribution)
 
-    def advance(self, step: Step, found: Distribution) -> None:
+    def advance(self, step: Step, distribution: Distribution) -> None:
         """A step was committed."""
-        self.last, self.distribution = step, found
-        self._retained[step.number] = found.manifests
+        self.last, self.distribution = step, distribution
+        self._retained[step.number] = distribution.manifests
         for old in sorted(self._retained)[:-RETAINED_STEPS]:
             del self._retained[old]
         self._checkpoint.remove_unreferenced(self._retained)

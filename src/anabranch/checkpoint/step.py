@@ -1,10 +1,10 @@
-"""What a checkpoint says of a step: one that was committed, and one without a batch that is to be made."""
+"""What a checkpoint says of a step: which kinds there are, and one that was committed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from anabranch.manager.relocation import Relocation
 from anabranch.plan.placement import Placement, as_blocks, from_blocks
@@ -14,19 +14,45 @@ from anabranch.state.store import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Extra:
-    """A step without a batch: at the end of the input, or to clean up. `number` counts them; what it cleans up is by
-    operator of a plan."""
+class Batch:
+    """A step with a micro-batch of Spark's."""
 
-    number: int
-    ending: bool
-    clean_up: dict[int, CleanUp]
-    plan: int
+    batch_id: int
+    name: ClassVar[str] = "step"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """How many processors a program wants, and where it wants each operator."""
+class Delivery:
+    """A step without a batch that delivers what is owed: groups are cleaned up, and rows go on that were held back.
+
+    `number` counts steps without a batch. What is cleaned up is by operator of a plan.
+    """
+
+    number: int
+    clean_up: dict[int, CleanUp]
+    plan: int
+    name: ClassVar[str] = "clean-up"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """A step without a batch that takes the input for ended: rows are answered that waited for that."""
+
+    number: int
+    clean_up: dict[int, CleanUp]
+    plan: int
+    name: ClassVar[str] = "end"
+
+
+# Steps without a batch that give answers: on record before they are made, so that they are made again after a crash.
+Announced = Delivery | End
+# Steps that processors take part in. One that only lists state otherwise is committed by `in_force`.
+StepKind = Batch | Delivery | End
+
+
+@dataclass(frozen=True, slots=True)
+class InitialPlacement:
+    """How many processors a program asks for, and where it wants each operator at first."""
 
     processors: int
     placements: tuple[Placement, ...]
@@ -57,7 +83,7 @@ class Step:
     clean_up: dict[int, CleanUp] = field(default_factory=dict)
     hold: dict[int, GroupSet] = field(default_factory=dict)
     moving: tuple[Relocation, ...] = ()
-    asked: Asked = Asked(0, ())
+    asked: InitialPlacement = InitialPlacement(0, ())
 
     def to_json(self) -> Json:
         """As committed."""
@@ -89,7 +115,7 @@ class Step:
             clean_up_from_json(body["clean_up"]),
             {int(n): GroupSet.from_text(count, text) for n, (count, text) in body["hold"].items()},
             tuple(Relocation.from_json(entry) for entry in body["moving"]),
-            Asked(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
+            InitialPlacement(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
         )
 
 

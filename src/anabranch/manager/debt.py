@@ -1,4 +1,4 @@
-"""How many results are still owed, as far as that can be known.
+"""What spilling has postponed: which groups owe results, about how many, and what is behind the watermarks by that.
 
 Only clean-up finds out what spilled generations have in common. But an unbounded join of m inputs that has V results
 among x rows has about V * (y / x)^m among y rows of the same group, so what the generations of a group gave by
@@ -14,10 +14,72 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.plan.watermark import Behind
+from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
-from anabranch.state.manifest import OperatorState
+from anabranch.state.manifest import Manifest, OperatorState
 
 Vector = NDArray[np.float64]
+
+
+def owing_groups(
+    operator: OperatorShape, state: OperatorState, settled: Sequence[int | None], groups: int
+) -> GroupSet | None:
+    """The groups of an operator on a processor that owe results; None if there are none.
+
+    Spilled groups of a grouping owe the answers to rows that are older than `settled`, which is per grouping.
+    """
+    if operator.grouping is None:
+        return state.owing() or None
+    until, owing = settled[operator.grouping], GroupSet(groups, 0)
+    for generation in state.generations:
+        if until is not None and (generation.since is None or generation.since < until):
+            owing |= generation.groups
+    return owing or None
+
+
+def owes(
+    plan: PlanShape, manifests: Sequence[Manifest], settled: Sequence[int | None], spilled_by: int | None = None
+) -> bool:
+    """Whether any result is owed; if a step is given, by groups that were spilled up to it."""
+    for operator in plan.operators:
+        for manifest in manifests:
+            state = manifest.operators[operator.number]
+            early = spilled_groups([g for g in state.generations if spilled_by is None or g.step <= spilled_by])
+            owing = owing_groups(operator, state, settled, plan.groups) if early is not None else None
+            if owing is not None and early is not None and owing & early:
+                return True
+    return False
+
+
+def behind(plan: PlanShape, manifests: Sequence[Manifest]) -> Behind:
+    """What is behind the watermarks, since it was spilled or is held back; None is a time that is not known."""
+    owed: dict[int, int | None] = {}
+    held: dict[int, int | None] = {}
+    for operator in plan.operators:
+        states = [manifest.operators[operator.number] for manifest in manifests]
+        since: list[int | None] = []
+        for state in states:
+            owing = state.owing()
+            if owing is not None:
+                frozen = operator.grouping is not None
+                since += [g.since for g in state.generations if frozen or g.groups & owing]
+        if since:
+            owed[operator.number] = _earliest(since)
+        if operator.grouping is not None:
+            waiting = [time for state in states for _, time in state.overdue]
+        else:
+            waiting = [piece.file.min_ts for state in states for slices in state.held for piece in slices]
+        if waiting:
+            held[operator.number] = _earliest(waiting)
+    return Behind(owed, held)
+
+
+def _earliest(times: Sequence[int | None]) -> int | None:
+    """The earliest of some times; None if one of them is not known."""
+    known = [time for time in times if time is not None]
+    return min(known) if len(known) == len(times) else None
 
 
 def owed_results(state: OperatorState, count: int, inputs: int) -> int:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import accumulate
 
-from anabranch.errors import ConfigError
-from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.actions.relocate_groups import RelocateGroups
+from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement, moved
 from anabranch.state.groups import GroupSet, unite
@@ -47,74 +47,71 @@ class Distribution:
 
 
 class Relocator:
-    """What moves partition groups; `families` are per operator, `owners` the operators that ports belong to."""
+    """Moves partition groups of a plan's operators."""
 
-    def __init__(self, families: Sequence[int], owners: Sequence[int], cuts: Cuts, clock: Callable[[], float]) -> None:
-        """Of a plan."""
-        self.families = families
-        self._owners = owners
+    def __init__(self, plan: PlanShape, cuts: Cuts, clock: Callable[[], float]) -> None:
+        """`cuts` tell where groups begin in runs, `clock` when messages of the protocol are sent."""
+        self._plan = plan
+        self._owners = plan.owners
         self._cuts = cuts
         self._clock = clock
 
-    def members(self, family: int) -> list[int]:
-        """The operators of a family."""
-        return [n for n, found in enumerate(self.families) if found == family]
-
     def fits(self, placements: Sequence[Placement]) -> bool:
         """Whether operators of a family are placed alike."""
-        return all(placements[n] == placements[family] for n, family in enumerate(self.families))
+        return all(placements[n] == placements[family] for n, family in enumerate(self._plan.families))
 
-    def size(self, found: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
+    def size(self, distribution: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
         """How many bytes of state some groups have on a processor, active and spilled."""
-        chosen = GroupSet.of(len(found.placements[family]), groups)
-        part = extract(found.manifests[sender], self.members(family), chosen, self._owners, self._cuts)[1]
+        chosen = GroupSet.of(len(distribution.placements[family]), groups)
+        part = extract(distribution.manifests[sender], self._plan.members(family), chosen, self._owners, self._cuts)[1]
         return part.bytes + part.spilled_bytes
 
-    def begin(self, found: Distribution, move: RelocateGroups, asked: float) -> tuple[Distribution, Relocation]:
+    def begin(self, distribution: Distribution, move: RelocateGroups, asked: float) -> tuple[Distribution, Relocation]:
         """Move groups, or begin to if it takes more than one step; a policy or a user has `asked` for it."""
-        self._check(found, move)
         relocation = Relocation.begin(move, asked, self._clock()).deactivate(self._clock())
         if relocation.left:
-            return replace(found, moving=(*found.moving, relocation)), relocation
-        return self._finish(found, relocation)
+            return replace(distribution, moving=(*distribution.moving, relocation)), relocation
+        return self._finish(distribution, relocation)
 
-    def go_on(self, found: Distribution) -> tuple[Distribution, list[Relocation]]:
+    def go_on(self, distribution: Distribution) -> tuple[Distribution, list[Relocation]]:
         """After a step: those relocations come to their end that need not wait any longer."""
         done = []
-        moving, found = found.moving, replace(found, moving=())
+        moving, distribution = distribution.moving, replace(distribution, moving=())
         for relocation in moving:
             waited = relocation.wait()
             if waited.left:
-                found = replace(found, moving=(*found.moving, waited))
+                distribution = replace(distribution, moving=(*distribution.moving, waited))
             else:
-                found, finished = self._finish(found, waited)
+                distribution, finished = self._finish(distribution, waited)
                 done.append(finished)
-        return found, done
+        return distribution, done
 
-    def rescale(self, found: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
+    def rescale(self, distribution: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
         """All state listed by other placements. What was on its way arrives nowhere else than there."""
-        everything = reduce(Manifest.union, found.manifests)
+        everything = reduce(Manifest.union, distribution.manifests)
         listed = (
             everything.of_groups([GroupSet.owned(placement, p) for placement in placements], self._owners, self._cuts)
             for p in range(processors)
         )
         return Distribution(tuple(listed), placements)
 
-    def held_back(self, found: Distribution) -> dict[int, GroupSet]:
+    def held_back(self, distribution: Distribution) -> dict[int, GroupSet]:
         """The groups, by operator, whose rows have to wait since they are on their way."""
         held: dict[int, GroupSet] = {}
-        for move in (relocation.move for relocation in found.moving if relocation.holds_back):
-            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
-            held = unite(held, dict.fromkeys(self.members(move.family), groups))
+        for move in (relocation.move for relocation in distribution.moving if relocation.holds_back):
+            groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+            held = unite(held, dict.fromkeys(self._plan.members(move.family), groups))
         return held
 
-    def to_warm(self, found: Distribution) -> Mapping[int, tuple[RunFile, ...]]:
+    def to_warm(self, distribution: Distribution) -> Mapping[int, tuple[RunFile, ...]]:
         """By processor, the files that it should read ahead in the next step: so many bytes of what comes to it."""
         warm: dict[int, tuple[RunFile, ...]] = {}
-        for relocation in found.moving:
+        for relocation in distribution.moving:
             move = relocation.move
-            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
-            part = extract(found.manifests[move.sender], self.members(move.family), groups, self._owners, self._cuts)[1]
+            groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+            part = extract(
+                distribution.manifests[move.sender], self._plan.members(move.family), groups, self._owners, self._cuts
+            )[1]
             files = sorted({piece.file for piece in part.active()}, key=lambda file: file.name)
             sizes = [file.bytes for file in files]
             turns, starts = relocation.turns, accumulate(sizes, initial=0)
@@ -123,41 +120,20 @@ class Relocator:
             warm[move.receiver] = (*warm.get(move.receiver, ()), *due)
         return warm
 
-    def _finish(self, found: Distribution, relocation: Relocation) -> tuple[Distribution, Relocation]:
+    def _finish(self, distribution: Distribution, relocation: Relocation) -> tuple[Distribution, Relocation]:
         """Messages 5 to 8: send, receive, install, go on."""
         move, clock = relocation.move, self._clock
         relocation = relocation.say(Message.SEND, clock())
-        members = self.members(move.family)
-        groups = GroupSet.of(len(found.placements[move.family]), move.groups)
-        kept, part = extract(found.manifests[move.sender], members, groups, self._owners, self._cuts)
+        members = self._plan.members(move.family)
+        groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+        kept, part = extract(distribution.manifests[move.sender], members, groups, self._owners, self._cuts)
         relocation = relocation.say(Message.RECEIVE, clock())
-        found = found.with_manifest(move.sender, kept)
-        found = found.with_manifest(move.receiver, install(found.manifests[move.receiver], part))
+        distribution = distribution.with_manifest(move.sender, kept)
+        distribution = distribution.with_manifest(move.receiver, install(distribution.manifests[move.receiver], part))
         relocation = relocation.say(Message.RECEIVED, clock())
         numbers = frozenset(move.groups)
         placements = tuple(
             moved(placement, numbers, move.receiver) if n in members else placement
-            for n, placement in enumerate(found.placements)
+            for n, placement in enumerate(distribution.placements)
         )
-        return replace(found, placements=placements), relocation.say(Message.REACTIVATE, clock())
-
-    def _check(self, found: Distribution, move: RelocateGroups) -> None:
-        """Refuse what a policy of a user's own, or a user, may have got wrong."""
-        what = f"{len(move.groups)} groups cannot move from processor {move.sender} to processor {move.receiver}"
-        count = len(found.placements[0])
-        if move.family not in self.families or not all(0 <= group < count for group in move.groups):
-            families = sorted(set(self.families))
-            raise ConfigError(f"{what}: there are {count} groups and the families {families}, not {move}")
-        if not all(0 <= p < found.processors for p in (move.sender, move.receiver)) or move.sender == move.receiver:
-            raise ConfigError(f"{what}: it must be from one of {found.processors} processors to another one")
-        placement = found.placements[move.family]
-        others = [group for group in move.groups if placement[group] != move.sender]
-        if others:
-            raise ConfigError(f"{what}: group {others[0]} is on processor {placement[others[0]]}")
-        for entry in (relocation.move for relocation in found.moving if relocation.move.family == move.family):
-            both = {*entry.groups} & {*move.groups}
-            if both:
-                raise ConfigError(
-                    f"{what}: group {min(both)} is on its way to processor {entry.receiver}; wait for the event "
-                    "`relocate` that tells of its arrival"
-                )
+        return replace(distribution, placements=placements), relocation.say(Message.REACTIVATE, clock())

@@ -16,7 +16,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.manager.budgets import Memory
+from anabranch.manager.debt import owed_results, owing_groups, results_out, waiting_rows
+from anabranch.manager.plan_shape import PlanShape
 from anabranch.observe.numbers import format_bytes
+from anabranch.state.manifest import Manifest
 
 # The share of a budget that state which can be spilled may always take.
 KEPT_FOR_SPILLABLE = 0.5
@@ -121,6 +125,44 @@ class MemoryUse:
 
     def _enough(self) -> str:
         return f"memory of {format_bytes(self.needed)} would hold all its state as it is now"
+
+
+def memory_uses(
+    plan: PlanShape, memory: Memory, manifests: Sequence[Manifest], settled: Sequence[int | None]
+) -> tuple[MemoryUse, ...]:
+    """What the memory of each processor is used for, and what it owes for lack of it."""
+    return tuple(_memory_use(plan, memory, p, manifest, settled) for p, manifest in enumerate(manifests))
+
+
+def _memory_use(
+    plan: PlanShape, memory: Memory, processor: int, manifest: Manifest, settled: Sequence[int | None]
+) -> MemoryUse:
+    count, owed, at_most, unspillable = 0, 0, False, 0
+    for operator in plan.operators:
+        state = manifest.operators[operator.number]
+        if not operator.spillable:
+            unspillable += int(state.statistics.bytes.sum())
+        owing = owing_groups(operator, state, settled, plan.groups) if state.generations else None
+        if owing is None:
+            continue
+        count += len(owing)
+        at_most |= not operator.unbounded
+        if operator.grouping is None:
+            owed += owed_results(state, plan.groups, len(operator.ports))
+        else:
+            owed += waiting_rows(state, plan.groups, owing)
+    return MemoryUse(
+        processor,
+        memory.of(processor),
+        manifest.bytes,
+        unspillable,
+        tuple(operator.name for operator in plan.operators if not operator.spillable),
+        manifest.spilled_bytes,
+        count,
+        owed,
+        at_most,
+        sum(map(results_out, manifest.operators)),
+    )
 
 
 class Shortage:

@@ -27,7 +27,7 @@ from enum import IntEnum
 from typing import Any
 
 from anabranch.errors import AnabranchError
-from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.actions.relocate_groups import RelocateGroups
 
 # Rows that arrive for groups on their way have to wait, so a pace that would take more steps than this is raised.
 MOST_TURNS = 32

@@ -1,7 +1,7 @@
-"""What policies decide on: the state of all processors after a step, as numbers.
+"""What policies decide on: the plan, and the state of all processors after a step, as numbers.
 
-Operators that run fused, one after the other on the same rows, are a *family*: they are placed alike, and a partition
-group moves for all of them. A family is called by the number of its first operator.
+The plan's shape says what the operators are and how rows flow between them (`plan_shape`); the rest is what was counted
+and what is known of state. A policy needs nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.actions import Action
+from anabranch.manager.plan_shape import PlanShape
 from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
 
@@ -22,12 +23,28 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
+class Debt:
+    """What spilled groups of an operator on one processor owe.
+
+    `owing` are the groups that owe results. By number of a group: the step after which it was `first_spilled`, of all
+    that is on disk now, and its `bytes` there.
+    """
+
+    owing: GroupSet
+    first_spilled: Integers
+    bytes: Integers
+
+
+@dataclass(frozen=True, slots=True)
 class OperatorSeen:
     """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
 
-    Of the groups in `spilled` some state is on disk only; None if there are none. `held` are rows that wait, by group.
-    An operator that `answers_later` has little to do with a row until it is settled, in a later step than it came in,
-    and counts its answers. Groups that have `returned` were brought back from disk in this step or the last.
+    Of the groups in `spilled` some state is on disk only; None if there are none, and `debt` if they owe nothing.
+    `held` are rows that wait, by group; answers of a grouping may be `overdue` by that. An operator that
+    `answers_later` has little to do with a row until it is settled, in a later step than it came in, and counts its
+    answers. Groups that have `returned` were brought back from disk in this step or the last.
+
+    In the last step it worked on so many `rows`, which gave so many `results`, and took so many seconds of CPU time.
     """
 
     operator: int
@@ -38,6 +55,21 @@ class OperatorSeen:
     held: Mapping[int, int] = field(default_factory=dict)
     answers_later: bool = False
     returned: GroupSet | None = None
+    debt: Debt | None = None
+    overdue: bool = False
+    rows: int = 0
+    results: int = 0
+    cpu: float = 0.0
+
+    @property
+    def waits(self) -> bool:
+        """Whether rows of it wait, or answers since rows did."""
+        return bool(self.held) or self.overdue
+
+    @property
+    def active_bytes(self) -> int:
+        """The bytes of its active state."""
+        return int(self.statistics.bytes.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +96,7 @@ class ProcessorSeen:
     @property
     def unspillable_bytes(self) -> int:
         """The active bytes that cannot be pushed to disk."""
-        return sum(int(seen.statistics.bytes.sum()) for seen in self.operators if not seen.spillable)
+        return sum(seen.active_bytes for seen in self.operators if not seen.spillable)
 
     def partitions(self) -> Partitions:
         """All partition groups that it owns and that have any state, of all families."""
@@ -126,12 +158,20 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All processors after a step, at a time of the driver's clock, `seconds` after the last snapshot."""
+    """The plan and all processors after a step, at a time of the driver's clock, `seconds` after the last snapshot.
+
+    The batch brought `arrived` rows, where `usual` is what batches bring on average; 0 if that is not known, or if it
+    was a step without a batch. Somebody may be `awaiting` the results of all groups that were spilled up to a step.
+    """
 
     step: int
     time: float
     processors: tuple[ProcessorSeen, ...]
     seconds: float = 0.0
+    plan: PlanShape = field(default_factory=PlanShape)
+    arrived: int = 0
+    usual: float = 0.0
+    awaiting: int | None = None
 
 
 class Policy(Protocol):

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
-from anabranch.manager.clean_up import ROTATION
+from anabranch.manager.policies.clean_up import ROTATION
 from anabranch.manager.snapshot import Snapshot
 from anabranch.state import failpoints
 from anabranch.state import run as run_module
@@ -72,12 +72,12 @@ def test_groups_move_between_two_batches_and_nothing_is_copied(spark: SparkSessi
     fed = [rows(100, n) for n in range(4)]
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=3) as steps:
         feed(steps, fed[:2])
-        held = [manifest.bytes for manifest in steps.runner._manifests]
+        held = [manifest.bytes for manifest in steps.runner._context.manifests]
         before = files(steps)
-        steps.runner.by_hand.relocate(range(8), 2, None, None)
+        steps.runner.manual.relocate(range(8), 2, None, None)
         steps.check_owners()
         assert files(steps) == before, "what moves is listed elsewhere"
-        now = [manifest.bytes for manifest in steps.runner._manifests]
+        now = [manifest.bytes for manifest in steps.runner._context.manifests]
         assert now[2] > held[2]
         assert sum(now) == pytest.approx(sum(held), abs=100), "rounded per slice"
         events = relocations(steps)
@@ -110,11 +110,11 @@ def test_the_driver_looks_into_no_file_to_move_groups_unless_it_has_just_started
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
         for batch in fed[:2]:
             steps.feed({"A": batch, "B": batch})
-        steps.runner.by_hand.relocate([2, 5], 1, None, None)
+        steps.runner.manual.relocate([2, 5], 1, None, None)
         assert not looked
         found = steps.answers
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2, answers=found) as steps:
-        steps.runner.by_hand.relocate([12], 0, None, None)
+        steps.runner.manual.relocate([12], 0, None, None)
         assert looked, "files of an earlier run are not known"
         steps.feed({"A": fed[2], "B": fed[2]})
         referee.assert_same_rows(steps.answer, expected(fed))
@@ -125,7 +125,7 @@ def test_a_run_is_rescaled_while_it_goes_on(spark: SparkSession, tmp_path: Path)
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, processors=3) as steps:
         for n, batch in enumerate(fed):
             if n in (2, 4):
-                steps.runner.by_hand.rescale({2: 5, 4: 1}[n])
+                steps.runner.manual.rescale({2: 5, 4: 1}[n])
                 steps.check_owners()
             feed(steps, [batch])
             assert len(steps.results[-1].reports) == (3, 3, 5, 5, 1, 1)[n]
@@ -133,9 +133,9 @@ def test_a_run_is_rescaled_while_it_goes_on(spark: SparkSession, tmp_path: Path)
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, processors=3) as steps:
         assert steps.runner.processors == 1, "it stays rescaled"
         with pytest.raises(ConfigError, match="positive whole number"):
-            steps.runner.by_hand.rescale(0)
+            steps.runner.manual.rescale(0)
         with pytest.raises(ConfigError, match="at least as many partition groups"):
-            steps.runner.by_hand.rescale(GROUPS + 1)
+            steps.runner.manual.rescale(GROUPS + 1)
 
 
 def paced(sender: int, receiver: int, groups: tuple[int, ...]) -> RelocateGroups:
@@ -225,10 +225,10 @@ def test_rows_that_have_waited_to_be_grouped_are_not_written_with_those_that_are
     ) as steps:
         for n in range(5):
             steps.feed({"A": rows(60, n)})
-        known = {piece.file for piece in steps.runner._manifests[0].active()}
-        newest = steps.runner._standing.last.newest[0]
+        known = {piece.file for piece in steps.runner._context.manifests[0].active()}
+        newest = steps.runner._context.in_force.last.newest[0]
         steps.feed({"A": rows(60, 5)})
-        added = {piece.file for piece in steps.runner._manifests[0].active()} - known
+        added = {piece.file for piece in steps.runner._context.manifests[0].active()} - known
         assert sorted(file.min_ts > newest for file in added) == [False, True]
         assert sum(file.rows for file in added) > 60
 
@@ -270,11 +270,11 @@ def test_spilled_generations_move_along(spark: SparkSession, tmp_path: Path) -> 
     policy = Script({n: (SpillGroups(0, 0, tuple(range(8)), 0, "the script says so"),) for n in (1, 2)})
     with Steps(spark, tmp_path / "c", JOIN, KINDS, settings={"policies": [policy]}) as steps:
         feed(steps, fed[:3])
-        before = steps.runner._manifests[0].spilled_bytes
+        before = steps.runner._context.manifests[0].spilled_bytes
         assert before > 0
-        steps.runner.by_hand.relocate(range(6), 1, None, None)
+        steps.runner.manual.relocate(range(6), 1, None, None)
         steps.check_owners()
-        assert steps.runner._manifests[1].spilled_bytes > 0
+        assert steps.runner._context.manifests[1].spilled_bytes > 0
         feed(steps, fed[3:])
         while steps.clean_up():
             pass
@@ -321,7 +321,7 @@ def test_a_move_that_is_asked_for_does_not_change_a_batch_that_is_repeated(
         with pytest.raises(failpoints.FailpointError):
             steps.feed({"A": fed[2], "B": fed[2]})
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep) as steps:
-        steps.runner.by_hand.relocate(range(8), 1, None, 500)
+        steps.runner.manual.relocate(range(8), 1, None, 500)
         feed(steps, [fed[2]])
         referee.assert_same_rows(given[2][1], given[2][0])
         feed(steps, [fed[3]])
@@ -345,7 +345,7 @@ def test_nothing_moves_after_a_batch_has_failed(
         with pytest.raises(failpoints.FailpointError):
             steps.feed({"A": fed[2], "B": fed[2]})
         with pytest.raises(ConfigError, match="about to end"):
-            steps.runner.by_hand.relocate(range(8), 1, None, 500)
+            steps.runner.manual.relocate(range(8), 1, None, 500)
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, sink=keep_first) as steps:
         feed(steps, [fed[2]])
         steps.end()

@@ -9,11 +9,8 @@ from anabranch.plan.explain import Measured
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report
 
-# A batch is quiet if it brings less than this share of what batches bring on average.
-QUIET = 0.25
 
-
-class Tally:
+class Counters:
     """Counts of all steps so far: rows by source, results by operator."""
 
     def __init__(self, sources: int, operators: int) -> None:
@@ -43,10 +40,10 @@ class Tally:
         """For how many seconds no step has come to its end."""
         return time.monotonic() - self._last
 
-    def is_quiet(self, reports: Sequence[Report]) -> bool:
-        """Whether a batch brings little, compared with those before it."""
-        rows = sum(sum(report.received) for report in reports)
-        return bool(self._batches) and rows < QUIET * sum(self._received) / self._batches
+    @property
+    def usual_rows(self) -> float:
+        """How many rows a batch has brought on average; 0 before the first."""
+        return sum(self._received) / self._batches if self._batches else 0.0
 
     def measured(self, manifests: Sequence[Manifest]) -> Measured | None:
         """What was done so far, operator by operator; None before the first step."""

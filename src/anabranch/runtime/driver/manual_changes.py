@@ -9,36 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
-from anabranch.checkpoint.in_force import Standing
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.actions import RelocateGroups, is_whole
-from anabranch.manager.adaptation import ASKED, Adaptation, Adapted
-from anabranch.manager.budgets import Memory
+from anabranch.manager.actions import RelocateGroups
+from anabranch.manager.actions.change import Change
+from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.distribution import Distribution
-from anabranch.manager.operators import Known
+from anabranch.manager.policies.clean_up import ASKED
 from anabranch.plan.placement import even_placement, rescaled
+from anabranch.runtime.driver.context import StepContext
 from anabranch.state.groups import unite
 
 
-class ByHand:
-    """What can be asked of a run; `whole` operators are not spread over processors when it is rescaled."""
+class ManualChanges:
+    """What can be asked of a run by hand, between two of its batches."""
 
-    def __init__(
-        self,
-        standing: Standing,
-        adaptation: Adaptation,
-        operators: Sequence[Known],
-        memory: Memory,
-        whole: bool,
-        between_batches: Callable[[], AbstractContextManager[None]],
-    ) -> None:
+    def __init__(self, context: StepContext, between_batches: Callable[[], AbstractContextManager[None]]) -> None:
         """Of a run; `between_batches` no step is made, and it is refused if none can follow."""
-        self._standing = standing
-        self._adaptation = adaptation
-        self._operators = operators
-        self._memory = memory
+        self._context = context
         self._between_batches = between_batches
-        self._whole = whole
 
     def relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
         """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
@@ -52,66 +40,75 @@ class ByHand:
 
     def give_memory(self, budget: int | None, processor: int | None) -> None:
         """Change the budget of a processor, or of all, from the next step on."""
-        count = self._standing.distribution.processors
+        count = self._context.in_force.distribution.processors
         if processor is not None and not (is_whole(processor) and 0 <= processor < count):
             raise ConfigError(f"processors are numbers from 0 to {count - 1}, not {processor!r}")
         with self._between_batches():
-            self._memory.give(budget, processor)
+            self._context.run.memory.give(budget, processor)
 
     def _relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
-        found = self._standing.distribution
-        self._check(found, groups, receiver)
-        adapted, asked = Adapted(found), self._adaptation.now()
+        adaptation, distribution = self._context.adaptation, self._context.in_force.distribution
+        self._check(distribution, groups, receiver)
+        change, context = Change(distribution), adaptation.context()
         for family in self._families(operator):
-            placement = found.placements[family]
+            placement = distribution.placements[family]
             for sender in sorted({placement[group] for group in groups} - {receiver}):
                 own = tuple(group for group in groups if placement[group] == sender)
-                size = self._adaptation.relocator.size(adapted.distribution, family, own, sender)
+                size = adaptation.relocator.size(change.distribution, family, own, sender)
                 move = RelocateGroups(family, own, sender, receiver, size, ASKED, pace)
-                after, relocation = self._adaptation.relocator.begin(adapted.distribution, move, asked)
-                adapted.relocated(after, [relocation])
-        if adapted.moved:
-            self._put_in_force(adapted.distribution)
-            self._adaptation.tell(adapted)
+                problem = move.problem(change, context)
+                if problem is not None:
+                    raise ConfigError(problem)
+                move.apply(change, context)
+        if change.relocations:
+            self._put_in_force(change.distribution)
+            for kind, text, details in change.sentences:
+                self._context.run.events.add(kind, text, **details)
 
     def _rescale(self, processors: int) -> None:
-        found = self._standing.distribution
+        before = self._context.in_force.distribution
         if not is_whole(processors) or processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
-        even_placement(len(found.placements[0]), processors)
-        if processors == found.processors:
+        even_placement(len(before.placements[0]), processors)
+        if processors == before.processors:
             return
+        whole = self._context.run.settings.whole
         placements = tuple(
-            (operator.family % processors,) * len(placement) if self._whole else rescaled(placement, processors)
-            for operator, placement in zip(self._operators, found.placements, strict=True)
+            (operator.family % processors,) * len(placement) if whole else rescaled(placement, processors)
+            for operator, placement in zip(self._context.shape.operators, before.placements, strict=True)
         )
-        self._put_in_force(self._adaptation.relocator.rescale(found, processors, placements))
-        self._adaptation.tell_rescaled(found.processors, processors, len(found.moving))
+        self._put_in_force(self._context.adaptation.relocator.rescale(before, processors, placements))
+        text = f"state of {before.processors} processors is now listed on {processors}, since {ASKED}"
+        if before.moving:
+            several = "s" if len(before.moving) > 1 else ""
+            text += f"; {len(before.moving)} relocation{several} under way came to nothing by that"
+        self._context.run.events.add("rescale", text, before=before.processors, after=processors)
 
-    def _put_in_force(self, found: Distribution) -> None:
-        if self._standing.last is None:
-            self._standing.distribution = found
+    def _put_in_force(self, distribution: Distribution) -> None:
+        in_force = self._context.in_force
+        if in_force.last is None:
+            in_force.distribution = distribution
             return
-        hold = self._standing.last.hold
-        if not self._standing.may_repeat:
-            hold = unite(hold, self._adaptation.relocator.held_back(found))
-        self._standing.list_anew(found, hold)
+        hold = in_force.last.hold
+        if not in_force.may_repeat:
+            hold = unite(hold, self._context.adaptation.relocator.held_back(distribution))
+        in_force.list_anew(distribution, hold)
 
     def _families(self, operator: str | None) -> list[int]:
         if operator is None:
-            return sorted({known.family for known in self._operators})
-        names = {known.name: known.family for known in self._operators}
+            return sorted(set(self._context.shape.families))
+        names = {shape.name: shape.family for shape in self._context.shape.operators}
         if not isinstance(operator, str) or operator not in names:
             raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), list(names))}")
         return [names[operator]]
 
-    def _check(self, found: Distribution, groups: Sequence[int], receiver: int) -> None:
+    def _check(self, distribution: Distribution, groups: Sequence[int], receiver: int) -> None:
         """Refuse what makes no sense."""
-        count = len(found.placements[0])
+        count = len(distribution.placements[0])
         if not groups:
             raise ConfigError("no group to move was given")
         for group in groups:
             if not is_whole(group) or not 0 <= group < count:
                 raise ConfigError(f"partition groups are numbers from 0 to {count - 1}, not {group!r}")
-        if not is_whole(receiver) or not 0 <= receiver < found.processors:
-            raise ConfigError(f"processors are numbers from 0 to {found.processors - 1}, not {receiver!r}")
+        if not is_whole(receiver) or not 0 <= receiver < distribution.processors:
+            raise ConfigError(f"processors are numbers from 0 to {distribution.processors - 1}, not {receiver!r}")

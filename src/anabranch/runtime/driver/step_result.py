@@ -7,14 +7,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anabranch.checkpoint.step import Extra, Step
 from anabranch.manager.memory_use import MemoryUse
 from anabranch.manager.snapshot import Policy
 from anabranch.runtime.exchange.processors import Reports
-from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
-from anabranch.state.spill import CleanUp
 from anabranch.state.store import encode_document, make_folder, sync, write_file, write_unnamed
 
 # Instead of a batch's id, for a step without a batch.
@@ -32,24 +29,6 @@ class StepSettings:
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
     whole: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Todo:
-    """What a step does beside working on rows, by operator: what it cleans up, and the groups whose rows wait.
-
-    It is on record before, so that a batch that is repeated after a crash gives the same rows under its id.
-    """
-
-    clean_up: dict[int, CleanUp] = field(default_factory=dict)
-    hold: dict[int, GroupSet] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, last: Step | None, extra: Extra | None) -> Todo:
-        """Of the step after the last one. In a step without a batch nothing has to wait."""
-        if extra is not None:
-            return cls(extra.clean_up)
-        return cls(last.clean_up, last.hold) if last is not None else cls()
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.runtime.compile.prepared import Plan
-from anabranch.runtime.driver.step import StepRunner
+from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.spark.logs import FILE_MANAGER, file_manager
 
 

@@ -1,0 +1,26 @@
+"""What can be done to a running query between two batches, one action per file.
+
+    spill_groups      push partition groups to disk
+    relocate_groups   move partition groups to another processor
+    hold_groups       let rows of partition groups wait
+    clean_up_groups   deliver results that spilling has postponed
+    change            what actions edit, what they may look at, and how a sentence about them is told
+    numbers           fields that are whole numbers
+
+An action is a value with the reason why it was decided on. It knows whether it makes sense (`problem`), whether it has
+to be left because of what was decided before it (`must_wait`), what it does (`apply`), and how that is told. A new
+action is a new file and a line in `ACTIONS`.
+"""
+
+from __future__ import annotations
+
+from anabranch.manager.actions.clean_up_groups import CleanUpGroups
+from anabranch.manager.actions.hold_groups import HoldGroups
+from anabranch.manager.actions.relocate_groups import RelocateGroups
+from anabranch.manager.actions.spill_groups import SpillGroups
+
+__all__ = ["ACTIONS", "Action", "CleanUpGroups", "HoldGroups", "RelocateGroups", "SpillGroups"]
+
+Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups
+
+ACTIONS = (SpillGroups, RelocateGroups, HoldGroups, CleanUpGroups)

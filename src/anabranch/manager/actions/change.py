@@ -1,0 +1,56 @@
+"""What actions edit between two batches, and what they may look at while they do.
+
+A `Change` begins with the distribution after a step and collects what becomes of it. It counts when a step is committed
+that names it; until then nobody is told, and the sentences about it wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from anabranch.manager.actions.sentence import Sentence
+from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.plan_shape import PlanShape
+from anabranch.manager.relocation import Relocation
+from anabranch.state.groups import GroupSet
+from anabranch.state.spill import CleanUp
+from anabranch.state.spine import Cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What actions may look at: the plan, the step after which they are done, and how state is cut and moved.
+
+    `since` is per operator: no result of rows that are still to come is older. Policies were asked at the time
+    `asked`, by the driver's clock.
+    """
+
+    plan: PlanShape
+    step: int
+    since: Sequence[int | None]
+    asked: float
+    relocator: Relocator
+    cuts: Cuts
+
+
+@dataclass(slots=True)
+class Change:
+    """A distribution and what becomes of it.
+
+    The state of `touched` processors is not as their reports say any more. In the next step rows of the groups in
+    `hold` wait, and those in `clean_up` are cleaned up, both by operator. Processors in `pushed` have spilled.
+    """
+
+    distribution: Distribution
+    touched: set[int] = field(default_factory=set)
+    hold: dict[int, GroupSet] = field(default_factory=dict)
+    clean_up: dict[int, CleanUp] = field(default_factory=dict)
+    pushed: set[int] = field(default_factory=set)
+    relocations: list[Relocation] = field(default_factory=list)
+    sentences: list[Sentence] = field(default_factory=list)
+
+    @property
+    def parties(self) -> set[int]:
+        """The processors that take part in a relocation of this change."""
+        return {p for entry in self.relocations for p in (entry.move.sender, entry.move.receiver)}

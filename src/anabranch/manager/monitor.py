@@ -1,0 +1,117 @@
+"""From what processors report to what policies look at: one snapshot after each step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from anabranch.manager.budgets import Memory
+from anabranch.manager.debt import owing_groups
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.manager.snapshot import Debt, OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.state.generation import Generation, spilled_groups
+from anabranch.state.groups import GroupSet, unite
+from anabranch.state.manifest import Manifest
+from anabranch.state.partition import held_rows
+from anabranch.state.report import Report
+from anabranch.state.spill import CleanUp, spilled_bytes
+from anabranch.state.spine import Cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What the driver knows of a step that has come to its end, beside its reports.
+
+    `since` is per operator: no result of rows that are still to come is older. `settled` is per grouping. `cleaned_up`
+    is what the step has cleaned up, by operator. The rest is as in `Snapshot`.
+    """
+
+    step: int
+    since: tuple[int | None, ...]
+    settled: tuple[int | None, ...]
+    cleaned_up: Mapping[int, CleanUp] = field(default_factory=dict)
+    arrived: int = 0
+    usual: float = 0.0
+    awaiting: int | None = None
+
+
+class Monitor:
+    """Makes snapshots of a run; remembers when it made the last one, and what has just come back from disk."""
+
+    def __init__(self, plan: PlanShape, memory: Memory, cuts: Cuts, clock: Callable[[], float] = time.time) -> None:
+        """Nothing has been looked at yet."""
+        self._plan = plan
+        self._memory = memory
+        self._cuts = cuts
+        self._clock = clock
+        self._looked = clock()
+        self._returned: tuple[dict[int, GroupSet], dict[int, GroupSet]] = ({}, {})  # before the last step, and in it
+
+    def returned(self, cleaned_up: Mapping[int, CleanUp]) -> None:
+        """Note what a step has brought back from disk."""
+        self._returned = (self._returned[1], {n: done.back for n, done in cleaned_up.items() if done.back})
+
+    def snapshot(
+        self,
+        moment: Moment,
+        distribution: Distribution,
+        reports: Sequence[Report],
+        relocating: Collection[int] = (),
+    ) -> Snapshot:
+        """What policies look at after a step; processors that are `relocating` take part in a relocation."""
+        now = self._clock()
+        before, self._looked = self._looked, now
+        processors = []
+        for p, (manifest, report) in enumerate(zip(distribution.manifests, reports, strict=True)):
+            processors.append(
+                ProcessorSeen(
+                    p,
+                    manifest.bytes,
+                    tuple(self._operator(operator, manifest, moment) for operator in self._plan.operators),
+                    memory=self._memory.of(p),
+                    busy=report.busy_ms / 1000,
+                    cpu=report.cpu_ms / 1000,
+                    rows=report.worked,
+                    results=sum(report.produced),
+                    spilled_bytes=manifest.spilled_bytes,
+                    held_bytes=sum(piece.bytes for piece in manifest.held()),
+                    moves=distribution.is_moving(p) or p in relocating,
+                )
+            )
+        return Snapshot(
+            moment.step,
+            now,
+            tuple(processors),
+            max(now - before, 0.0),
+            plan=self._plan,
+            arrived=moment.arrived,
+            usual=moment.usual,
+            awaiting=moment.awaiting,
+        )
+
+    def _operator(self, operator: OperatorShape, manifest: Manifest, moment: Moment) -> OperatorSeen:
+        state, groups = manifest.operators[operator.number], self._plan.groups
+        owing = owing_groups(operator, state, moment.settled, groups) if state.generations else None
+        return OperatorSeen(
+            operator.number,
+            state.statistics,
+            operator.spillable,
+            operator.family,
+            spilled_groups(state.generations),
+            held_rows(state, groups, self._cuts) if state.held else {},
+            operator.answers_later,
+            unite(*self._returned).get(operator.number),
+            debt=None if owing is None else _debt(owing, state.generations, groups),
+            overdue=bool(state.overdue),
+        )
+
+
+def _debt(owing: GroupSet, generations: Sequence[Generation], groups: int) -> Debt:
+    first = np.full(groups, -1, dtype=np.int64)
+    for generation in reversed(generations):
+        first[generation.groups.numbers()] = generation.step
+    return Debt(owing, first, spilled_bytes(generations, groups))

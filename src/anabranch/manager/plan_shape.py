@@ -1,0 +1,113 @@
+"""The plan as policies and actions see it: operators, what feeds them, what they are keyed on, what moves together.
+
+Operators that run fused, one after the other on the same rows, are a *family*: they are placed alike, and a partition
+group moves for all of them. A family is called by the number of its first operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from anabranch.kernel.operator import SpillableOperator, answers_later
+from anabranch.plan.network import Network
+from anabranch.processor.tasks import ProcessorPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What comes in through a port of an operator: rows of an input, called by its alias, or of another operator.
+
+    `operators` are those whose rows come in: the one below, or those of a sub-query that the input stands for; none if
+    it is a stream. Rows are exchanged by the columns in `key`, and can be met for `window` microseconds, None for ever.
+    """
+
+    alias: str | None
+    operators: tuple[int, ...]
+    key: tuple[str, ...] = ()
+    window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorShape:
+    """An operator: its number, a name for people, its ports and family, and its number among groupings, if it is one.
+
+    State that is `unbounded` is never purged. An operator that `answers_later` has little to do with a row until it is
+    settled, in a later step than it came in. `edges` are per port.
+    """
+
+    number: int
+    name: str
+    ports: tuple[int, ...]
+    spillable: bool = True
+    grouping: int | None = None
+    unbounded: bool = True
+    family: int = 0
+    answers_later: bool = False
+    edges: tuple[Edge, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlanShape:
+    """The operators of a plan, by number, and how many partition groups each of them has."""
+
+    operators: tuple[OperatorShape, ...] = ()
+    groups: int = 0
+
+    @property
+    def families(self) -> tuple[int, ...]:
+        """The family of each operator."""
+        return tuple(operator.family for operator in self.operators)
+
+    @property
+    def owners(self) -> tuple[int, ...]:
+        """The operator of each port."""
+        pairs = sorted((port, operator.number) for operator in self.operators for port in operator.ports)
+        return tuple(number for _, number in pairs)
+
+    def members(self, family: int) -> list[int]:
+        """The operators of a family."""
+        return [operator.number for operator in self.operators if operator.family == family]
+
+    def has_groups(self, groups: Iterable[int]) -> bool:
+        """Whether there are partition groups of all these numbers."""
+        return all(0 <= group < self.groups for group in groups)
+
+
+def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> PlanShape:
+    """The shape of a network as processors run it; `families` are per operator."""
+    entries = sorted((entry for one in plan.rounds for entry in one.operators), key=lambda entry: entry.number)
+    operators = tuple(
+        OperatorShape(
+            number=entry.number,
+            name=_name(network, entry.number),
+            ports=entry.ports,
+            spillable=isinstance(entry.operator, SpillableOperator) and entry.operator.can_spill,
+            grouping=plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
+            unbounded=entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
+            family=families[entry.number],
+            answers_later=answers_later(entry.operator),
+            edges=_edges(network, entry.number, [plan.windows[port] for port in entry.ports]),
+        )
+        for entry in entries
+    )
+    return PlanShape(operators, plan.groups)
+
+
+def _name(network: Network, n: int) -> str:
+    aliases = [network.inputs[i].entry.alias for i in network.inputs_of(len(network.inputs) + n)]
+    return f"{'join' if network.operators[n].grouping is None else 'groups'} of {', '.join(aliases)}"
+
+
+def _edges(network: Network, n: int, windows: Sequence[int | None]) -> tuple[Edge, ...]:
+    edges = []
+    for port, window in zip(network.operators[n].ports, windows, strict=True):
+        below = network.operator_of(port.node)
+        if below is None:
+            source = network.inputs[port.node]
+            fed = [network.operator_of(feed.node) for feed in source.feeds if feed is not None]
+            below_it = tuple(m for m in fed if m is not None)
+            edges.append(Edge(source.entry.alias, below_it, port.keys, window))
+        else:
+            edges.append(Edge(None, (below,), port.keys, window))
+    return tuple(edges)

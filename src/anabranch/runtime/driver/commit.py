@@ -1,0 +1,157 @@
+"""The end of a step: let policies decide on what comes next, commit, and tell what was done.
+
+What policies decide is committed with the step that they looked at. Nothing is told before the step counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from anabranch.checkpoint.step import Delivery, End
+from anabranch.manager.actions.change import Change
+from anabranch.manager.actions.clean_up_groups import clean_up_sentences
+from anabranch.manager.debt import behind
+from anabranch.manager.monitor import Moment
+from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.orders import Orders
+from anabranch.runtime.driver.step_result import (
+    NO_BATCH,
+    StepResult,
+    add_totals,
+    latest,
+    name_reports,
+    publish,
+    unpublish,
+)
+from anabranch.runtime.exchange.processors import Reports
+from anabranch.state.failpoints import failpoint
+from anabranch.state.manifest import Manifest
+from anabranch.state.partition import describe
+from anabranch.state.report import Report, combine
+
+
+def commit(context: StepContext, orders: Orders, named: Reports, started: float) -> None:
+    """Commit a step whose answers have been delivered, and tell about it; it has `started` then."""
+    run, in_force, last = context.run, context.in_force, context.in_force.last
+    combined = combine((report, manifest) for _, report, manifest in named.values())
+    reports, manifests = [report for report, _ in combined], tuple(manifest for _, manifest in combined)
+    output_rows = dict(context.answers.rows)
+    _publish(context, orders, reports)
+    newest = latest([last.newest if last else (None,) * len(context.layout.inputs), *(r.newest for r in reports)])
+    change = _adapt(context, orders, reports, manifests, newest)
+    after = change.distribution
+    for p in change.touched:
+        reports[p].look_at(after.manifests[p])
+    adapted = {p: (reports[p], after.manifests[p]) for p in change.touched}
+    step = run.checkpoint.next_step(
+        last,
+        batch_id=orders.batch_id,
+        processors=after.processors,
+        placements=after.placements,
+        reports=name_reports(orders.number, named, adapted, orders.directory),
+        newest=tuple(newest),
+        totals=add_totals(last.totals if last else {}, reports, output_rows),
+        plan=run.checkpoint.plan_number,
+        settled=orders.times.limits.settled,
+        extra=(last.extra if last else 0) + (not orders.has_batch),
+        clean_up=change.clean_up,
+        hold=change.hold,
+        moving=after.moving,
+        asked=in_force.asked,
+    )
+    failpoint(f"{orders.kind.name}.before_commit")
+    run.checkpoint.commit(step)
+    failpoint(f"{orders.kind.name}.after_commit")
+    before = context.manifests
+    in_force.advance(step, after)
+    context.counters.add(reports, has_batch=orders.has_batch)
+    _tell(context, orders, change, reports, before, output_rows)
+    _keep_result(context, orders, reports, output_rows, time.perf_counter() - started)
+
+
+def _publish(context: StepContext, orders: Orders, reports: list[Report]) -> None:
+    """Put rejected and late rows where the user wants them."""
+    settings, tag = context.run.settings, context.run.checkpoint.tag
+    if not context.counters.steps:
+        unpublish(settings, tag, orders.sink_id)
+    publish(reports, settings, tag, orders.sink_id, orders.directory)
+
+
+def _adapt(
+    context: StepContext,
+    orders: Orders,
+    reports: list[Report],
+    manifests: tuple[Manifest, ...],
+    newest: Sequence[int | None],
+) -> Change:
+    """Let policies look at what the step leaves, and do what they decide."""
+    settled = orders.times.limits.settled
+    moment = Moment(
+        step=orders.number,
+        since=context.times.since(newest, settled, behind(context.shape, manifests)),
+        settled=settled,
+        cleaned_up=orders.clean_up,
+        arrived=sum(sum(report.received) for report in reports),
+        usual=context.counters.usual_rows if orders.has_batch else 0.0,
+        awaiting=context.in_force.awaiting,
+    )
+    distribution = replace(context.in_force.distribution, manifests=manifests)
+    return context.adaptation.adapt(moment, distribution, reports)
+
+
+def _tell(
+    context: StepContext,
+    orders: Orders,
+    change: Change,
+    reports: Sequence[Report],
+    before: Sequence[Manifest],
+    output_rows: dict[str, int],
+) -> None:
+    """Tell what the step has done, as events; `before` are the manifests that it opened."""
+    events = context.run.events
+    rows = _total(output_rows)
+    answered = rows if isinstance(orders.kind, Delivery) else None
+    cleaned_up = clean_up_sentences(orders.clean_up, answered, reports, before, context.shape)
+    for kind, text, details in (*change.sentences, *cleaned_up):
+        events.add(kind, text, **details)
+    for reason, use in context.shortage.look(context.memory_uses(), change.pushed):
+        events.add("memory", reason, **use.details())
+    if isinstance(orders.kind, End):
+        shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
+        events.add("end", f"the input has ended: {shown}", results=rows)
+
+
+def _keep_result(
+    context: StepContext, orders: Orders, reports: list[Report], output_rows: dict[str, int], seconds: float
+) -> None:
+    """Keep what the step tells the user; what is known of partition groups only for the last step."""
+    results, step = context.run.results, context.in_force.last
+    assert step is not None, "a step was committed"
+    if results:
+        results.append(results.pop().without_groups())
+    shape = context.shape
+    groups = tuple(
+        {operator.name: describe(manifest.operators[operator.number], shape.groups) for operator in shape.operators}
+        for manifest in context.manifests
+    )
+    results.append(
+        StepResult(
+            orders.batch_id if orders.has_batch else NO_BATCH,
+            orders.number,
+            tuple(reports),
+            output_rows,
+            context.answers.plan.aliases,
+            step.newest,
+            step.totals,
+            context.memory_uses(),
+            groups,
+            seconds,
+        )
+    )
+
+
+def _total(output_rows: dict[str, int]) -> int:
+    """The rows of all answers; -1 if nobody counted those of one."""
+    return -1 if -1 in output_rows.values() else sum(output_rows.values())

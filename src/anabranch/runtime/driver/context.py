@@ -1,0 +1,100 @@
+"""What all steps of a run under one plan have in common: one frozen value, passed to whatever makes a step.
+
+What changes from step to step is in the parts that keep account of it: what is in force (`checkpoint/in_force`), the
+counters, the adaptation, events and results. A change of plan is a new context over the same checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.in_force import InForce
+from anabranch.checkpoint.step import InitialPlacement
+from anabranch.manager.adaptation import Adaptation
+from anabranch.manager.budgets import Memory
+from anabranch.manager.debt import behind
+from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
+from anabranch.manager.plan_shape import PlanShape, shape_of
+from anabranch.observe.events import EventLog
+from anabranch.plan.watermark import Behind
+from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.driver.counters import Counters
+from anabranch.runtime.driver.step_result import StepResult, StepSettings
+from anabranch.runtime.driver.times import Times
+from anabranch.runtime.exchange.processors import Processors
+from anabranch.runtime.sinks.answers import Answers
+from anabranch.state.manifest import Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class RunParts:
+    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens."""
+
+    settings: StepSettings
+    memory: Memory
+    checkpoint: Checkpoint
+    events: EventLog
+    results: deque[StepResult]
+
+
+@dataclass(frozen=True, slots=True)
+class StepContext:
+    """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory."""
+
+    run: RunParts
+    plan: Plan
+    shape: PlanShape
+    answers: Answers
+    processors: Processors
+    times: Times
+    in_force: InForce
+    adaptation: Adaptation
+    counters: Counters
+    shortage: Shortage
+
+    @property
+    def layout(self) -> Layout:
+        """How the plan's rows travel."""
+        return self.plan.layout
+
+    @property
+    def manifests(self) -> tuple[Manifest, ...]:
+        """The state of each processor."""
+        return self.in_force.distribution.manifests
+
+    @property
+    def settled(self) -> tuple[int | None, ...]:
+        """Up to when each grouping has been answered."""
+        last = self.in_force.last
+        return last.settled if last else (None,) * self.layout.groupings
+
+    def behind(self) -> Behind:
+        """What is behind the watermarks."""
+        return behind(self.shape, self.manifests)
+
+    def memory_uses(self) -> tuple[MemoryUse, ...]:
+        """What the memory of each processor is used for."""
+        return memory_uses(self.shape, self.run.memory, self.manifests, self.settled)
+
+
+def step_context(run: RunParts, plan: Plan, answers: Answers) -> StepContext:
+    """Put together what makes the steps of a run under a plan; nothing is in force yet."""
+    layout = plan.layout
+    shape = shape_of(plan.network, layout.processor, layout.families)
+    empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
+    asked = InitialPlacement(run.settings.processors, layout.placements)
+    return StepContext(
+        run=run,
+        plan=plan,
+        shape=shape,
+        answers=answers,
+        processors=Processors(layout, answers.plan),
+        times=Times(plan.network, layout),
+        in_force=InForce(run.checkpoint, asked, empty),
+        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies),
+        counters=Counters(len(layout.inputs), layout.processor.operators),
+        shortage=Shortage(),
+    )

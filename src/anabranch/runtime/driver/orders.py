@@ -1,0 +1,90 @@
+"""What a step asks of each processor, composed by the driver, which has all manifests."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.checkpoint.step import Batch, End, StepKind
+from anabranch.processor.tasks import StepTask
+from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.times import StepTimes
+from anabranch.state.groups import GroupSet
+from anabranch.state.spill import CleanUp
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """A step that is about to be made: its number and kind, and what holds in it.
+
+    `sink_id` is the id under which sinks get its answers: that of Spark's batch, moved up by the steps without a batch
+    before it. It writes into `directory`. By operator: what it cleans up, and the groups whose rows wait. Both are on
+    record before, so that a batch that is repeated after a crash gives the same rows under its id.
+    """
+
+    number: int
+    kind: StepKind
+    batch_id: int
+    sink_id: int
+    directory: Path
+    times: StepTimes
+    clean_up: dict[int, CleanUp]
+    hold: dict[int, GroupSet]
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether Spark has brought rows for it."""
+        return isinstance(self.kind, Batch)
+
+
+def compose(context: StepContext, kind: StepKind) -> Orders:
+    """What the step after the last one is to do."""
+    last, checkpoint = context.in_force.last, context.run.checkpoint
+    number = checkpoint.next_number
+    ending = isinstance(kind, End)
+    if isinstance(kind, Batch):
+        batch_id, moved_up = kind.batch_id, last.extra if last else 0
+        clean_up, hold = (last.clean_up, last.hold) if last else ({}, {})
+    else:
+        assert last is not None, "there is something to do only after a step"
+        batch_id, moved_up = last.batch_id, kind.number
+        clean_up, hold = kind.clean_up, {}  # in a step without a batch nothing has to wait
+    return Orders(
+        number=number,
+        kind=kind,
+        batch_id=batch_id,
+        sink_id=batch_id + moved_up,
+        directory=checkpoint.reports(number),
+        times=context.times.of_step(last, context.behind(), ending=ending),
+        clean_up=clean_up,
+        hold=hold,
+    )
+
+
+def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) -> list[StepTask]:
+    """What the step asks of each processor; `folders` are where they write what comes out of each outlet."""
+    now, checkpoint = time.time(), context.run.checkpoint
+    warm = context.adaptation.relocator.to_warm(context.in_force.distribution)
+    return [
+        StepTask(
+            state=str(checkpoint.state),
+            reports=str(orders.directory),
+            results=tuple(None if folder is None else str(folder) for folder in folders),
+            epoch=checkpoint.epoch,
+            step=orders.number,
+            processor=p,
+            owned=context.processors.owned(p),
+            manifest=manifest.to_json(),
+            late=orders.times.limits.late,
+            purge=orders.times.limits.purge,
+            settled=orders.times.settled,
+            since=orders.times.since,
+            clean_up=orders.clean_up,
+            hold=orders.hold,
+            now=now,
+            warm=warm.get(p, ()),
+        )
+        for p, manifest in enumerate(context.manifests)
+    ]

@@ -1,0 +1,44 @@
+"""The Spark sessions of a run's steps: each streaming query has one of its own, and sinks have theirs.
+
+What a user's function sets in the session of its results does not change how processors are run.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from anabranch.runtime.spark.batch_session import prepare_session
+from anabranch.runtime.spark.query_settings import session_like
+
+
+class Sessions:
+    """Prepares the session that batches come in, once."""
+
+    def __init__(self) -> None:
+        """No batch has come yet."""
+        self._ready = False
+        self._of_sinks: SparkSession | None = None
+
+    def start(self, session: SparkSession) -> None:
+        """Settings of the streaming query's own session, made when its first batch arrives."""
+        if self._ready:
+            return
+        if self._of_sinks is None:
+            self._of_sinks = session_like(session)
+        prepare_session(session)
+        self._ready = True
+
+    def start_anew(self, session: SparkSession) -> None:
+        """Prepare another session."""
+        self._ready = False
+        self.start(session)
+
+    def forget(self) -> None:
+        """What comes next has another session."""
+        self._ready = False
+
+    @property
+    def of_sinks(self) -> SparkSession:
+        """The session in which sinks get answers."""
+        assert self._of_sinks is not None, "a step has been started"
+        return self._of_sinks
