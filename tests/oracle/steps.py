@@ -27,7 +27,7 @@ from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import Question, open_run, put_together
+from anabranch.runtime.driver.open_run import Question, open_run, propose
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import Target
@@ -101,10 +101,10 @@ class Steps:
                 name: Question(query._bound, query._described, lambda _, sink=targets[name]: Target(sink))
                 for name, query in {self.name: self.query, **others}.items()
             }
-            plan, document = put_together(self.taken, questions, engine._prepare_again)
+            proposal = propose(self.taken, questions, engine._prepare_again)
             parts = RunParts(engine._settings, Memory(engine._settings.memory), self.taken, self.events, self.results)
-            opened = open_run(parts, plan, document, questions)
-            self.plan, self.runner = plan, opened.runner
+            opened = open_run(parts, proposal)
+            self.plan, self.runner = opened.plan, opened.runner
         except BaseException:
             self.taken.release()
             raise
@@ -127,7 +127,7 @@ class Steps:
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
         log.touch()
-        self.runner(pack(self.plan.layout, Sources(frames)), number)
+        self.runner(pack(self.plan.packing, Sources(frames)), number)
         self.next_batch = number + 1
 
     def end(self) -> None:

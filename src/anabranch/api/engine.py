@@ -260,7 +260,14 @@ class Engine:
             whole=self.placement == ROUND_ROBIN,
         )
 
-    def _prepare(self, requests: Sequence[Request], *, read_before: Sequence[str] = (), checked: bool = False) -> Plan:
+    def _prepare(
+        self,
+        requests: Sequence[Request],
+        *,
+        read_before: Sequence[str] = (),
+        running: Plan | None = None,
+        checked: bool = False,
+    ) -> Plan:
         return prepare(
             self.spark,
             requests,
@@ -270,12 +277,15 @@ class Engine:
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,
             read_before=read_before,
+            running=running,
             checked=checked,
         )
 
-    def _prepare_again(self, requests: Sequence[Request], read_before: Sequence[str]) -> Plan:
-        """Put queries together that were checked one by one."""
-        return self._prepare(requests, read_before=read_before, checked=True)
+    def _prepare_again(
+        self, requests: Sequence[Request], read_before: Sequence[str], running: Plan | None = None
+    ) -> Plan:
+        """Put queries together that were checked one by one, for a plan that is `running`, if there is one."""
+        return self._prepare(requests, read_before=read_before, running=running, checked=True)
 
     def _place(self, network: Network) -> tuple[Placement, ...]:
         processors = self.processors or 1

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
@@ -30,9 +31,10 @@ from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import Question, open_run, put_together
+from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay, read_once
 from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
 from anabranch.runtime.sinks.answers import Target
 from anabranch.runtime.sinks.output_folder import check_folder
@@ -63,6 +65,7 @@ class Run:
         self._events = EventLog()
         self._writers: dict[str, Writer] = {}
         self._targets: dict[str, Target] = {}
+        self._opened: OpenedRun
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
         memory = Memory(engine._settings.memory)
         self._parts = RunParts(engine._settings, memory, checkpoint, self._events, self._results)
@@ -93,7 +96,7 @@ class Run:
     @property
     def name(self) -> str | None:
         """The name given with `queryName`; those of several queries are joined by commas."""
-        return self._spark_query.name
+        return self._given_name
 
     @property
     def isActive(self) -> bool:
@@ -124,7 +127,7 @@ class Run:
             self._check_active("added")
             name = free_name(writer, self._writers)
             self._check_fits(writer)
-            self._change({**self._writers, name: writer})
+            self._change({**self._writers, name: writer}, "added")
             self._events.add("add", f"the query {name!r} is answered from now on", query=name)
 
     def remove(self, name: str) -> None:
@@ -135,7 +138,7 @@ class Run:
                 raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(name, list(self._writers))}")
             if len(self._writers) == 1:
                 raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
-            self._change({known: writer for known, writer in self._writers.items() if known != name})
+            self._change({other: writer for other, writer in self._writers.items() if other != name}, "removed")
             self._events.add("remove", f"the query {name!r} is answered no longer", query=name)
 
     @property
@@ -304,6 +307,7 @@ class Run:
         return draw(self._plan, runner.placements, runner.processors, runner.measured())
 
     def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
+        progress["name"] = self.name  # Spark's query keeps the name that it was started with
         result = ours.get(progress["batchId"])
         if result is not None:
             rows = result.output_rows.values()
@@ -316,24 +320,41 @@ class Run:
         return bool(self._trigger.get("availableNow")) and not self._left_open
 
     def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
-        """Answer these queries, from the checkpoint's last step on."""
+        """Answer these queries, from the checkpoint's last step on, in a new query of Spark's."""
         engine, checkpoint = self._engine, self._checkpoint
-        questions = {name: self._question(name, writer) for name, writer in writers.items()}
-        plan, document = put_together(checkpoint, questions, engine._prepare_again, removed)
-        for warning in check_replay(checkpoint, plan, engine._sources.registered):
+        proposal = propose(checkpoint, self._questions(writers), engine._prepare_again, removed)
+        for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):
             self._events.add("warning", warning)
-        opened = open_run(self._parts, plan, document, questions)
-        runner = opened.runner
-        named = dict(zip(opened.targets, writers.values(), strict=True))
-        checkpoint.record(recording(engine, named))
-        self._plan, self._runner = plan, runner
-        self._writers, self._targets = named, opened.targets
+        self._take_over(open_run(self._parts, proposal), writers)
         self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
+        runner = self._runner
         if checkpoint.announced(checkpoint.last_step()) is not None:
             runner.go_on(self._no_rows())
         self._ends = runner.answers_at_the_end and self._ends_by_itself
-        name = query_name([writer._sink.name for writer in named.values()])
-        self._spark_query = start_spark_query(engine.spark, plan, runner, self._trigger, checkpoint.spark, name)
+        self._spark_query = start_spark_query(
+            engine.spark, self._plan, runner, self._trigger, checkpoint.spark, self._given_name
+        )
+
+    def _take_over(self, opened: OpenedRun, writers: dict[str, Writer]) -> None:
+        """Go on with what was opened, for these queries."""
+        named = dict(zip(opened.targets, writers.values(), strict=True))
+        self._checkpoint.record(recording(self._engine, named))
+        self._opened, self._writers, self._targets = opened, named, opened.targets
+
+    @property
+    def _runner(self) -> StepRunner:
+        return self._opened.runner
+
+    @property
+    def _plan(self) -> Plan:
+        return self._opened.plan
+
+    @property
+    def _given_name(self) -> str | None:
+        return query_name([writer._sink.name for writer in self._writers.values()])
+
+    def _questions(self, writers: dict[str, Writer]) -> dict[str, Question]:
+        return {name: self._question(name, writer) for name, writer in writers.items()}
 
     def _question(self, name: str, writer: Writer) -> Question:
         """A query as a run is opened with it. A sink that is there already stays."""
@@ -344,8 +365,26 @@ class Run:
 
         return Question(writer._query._bound, writer._query._described, target)
 
-    def _change(self, writers: dict[str, Writer]) -> None:
-        """Let the step under way come to its end, and go on with other queries from the next batch on."""
+    def _change(self, writers: dict[str, Writer], what: str) -> None:
+        """Go on with other queries from the next batch on.
+
+        If all that they need is packed already, Spark's query goes on as it is; else it is started anew.
+        """
+        removed = self._writers.keys() - writers.keys()
+        prepare = partial(self._engine._prepare_again, running=self._plan)
+        opened = None
+        while opened is None:
+            proposal = propose(self._checkpoint, self._questions(writers), prepare, removed)
+            if proposal.plan.packed is not self._plan.packed:
+                self._check_may_restart(what)
+                self._restart(writers)
+                return
+            opened = switch(self._opened, proposal)
+        self._take_over(opened, writers)
+        self._ends = self._ends_by_itself and (self._ends or self._runner.answers_at_the_end)
+
+    def _restart(self, writers: dict[str, Writer]) -> None:
+        """Let the step under way come to its end, and start Spark's query anew."""
         before, number = self._writers, self._checkpoint.plan_number
         self._runner.gate.close()
         if self._runner.failure is not None:
@@ -384,11 +423,14 @@ class Run:
 
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")
+        check_unchanged(self._session, self._engine.spark)
+
+    def _check_may_restart(self, what: str) -> None:
+        """Refuse what needs rows or columns that Spark's query does not read, if it cannot be started anew."""
         for stream, source in read_once(self._plan, self._engine._sources.registered).items():
             raise ConfigError(
                 f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
             )
-        check_unchanged(self._session, self._engine.spark)
         if (self._checkpoint.spark / "state").exists():
             raise ConfigError(
                 f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "

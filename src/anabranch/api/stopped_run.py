@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import EventLog
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, put_together
+from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
 from anabranch.runtime.spark.query_settings import put_in_force, session_like
 from anabranch.state.store import Json
 
@@ -116,13 +117,14 @@ def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint)
         )
         for name, writer in writers.items()
     }
-    plan, now = put_together(checkpoint, questions, engine._prepare_again)
+    proposal = propose(checkpoint, questions, engine._prepare_again)
+    now = proposal.document
     # If a query was removed since the run was stopped, what only it needed goes.
     smaller = now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"])
     if not smaller and any(now[part] != stored[part] for part in now if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
     parts = RunParts(engine._settings, Memory(engine._settings.memory), checkpoint, EventLog(), deque())
-    return open_run(parts, plan, now if smaller else stored, questions)
+    return open_run(parts, proposal if smaller else replace(proposal, document=stored))
 
 
 def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:

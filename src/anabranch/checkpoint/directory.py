@@ -19,7 +19,8 @@ and the new run goes on from it, or it can be created no more. Only then the new
 steps are retained; whatever no retained step refers to is removed after a commit, but for files of a newer epoch than
 the run's own, which the names of run files begin with: an older driver never removes what a newer one has written.
 
-A plan is in force from when Spark's folder for it is there; the next step is made under it.
+A plan is in force from when Spark's folder for it is there; the next step is made under it. A plan that Spark's query
+need not be started anew for names the plan whose folder it shares.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ LOCK = "lock"
 HOLDER = b"process "  # how the content of the lock begins
 EXTRA = "extra.json"
 RECORD = "run.json"
+LOGS = "logs"  # in a plan: the number of the plan whose logs Spark goes on with
 
 
 class Checkpoint:
@@ -157,15 +159,18 @@ class Checkpoint:
         """The number that a new plan will have."""
         return max(self.plans(), default=0) + 1
 
-    def adopt(self, document: Json) -> int:
+    def adopt(self, document: Json, *, same_logs: bool = False) -> int:
         """Put a plan in force, unless it is already, and return its number.
 
-        Spark goes on where it was: at the same offsets of every stream that it has read before.
+        Spark goes on where it was: at the same offsets of every stream that it has read before. With the `same_logs` it
+        does so in the same query.
         """
         self.claim()
         document = json.loads(json.dumps(document))
-        if self.plan_number and self.plan(self.plan_number) == document:
+        if self.plan_number and _without_logs(self.plan(self.plan_number)) == _without_logs(document):
             return self.plan_number
+        if same_logs:
+            return self._adopt_between_batches(document)
         if not self.steps():
             # Nothing counts yet: queries that failed in their first batch may be corrected.
             self._forget_plans()
@@ -180,20 +185,45 @@ class Checkpoint:
         failpoint("plan.adopted")
         self.plan_number = number
         needed = min([self.read_step(n).plan for n in self.steps()], default=number)
-        for old in (n for n in self.plans() if n < needed):
-            shutil.rmtree(self._spark(old), ignore_errors=True)
-            (self.path / "plans" / f"{old:06d}.json").unlink()
+        self._forget_plans_before(needed)
         return number
 
     def retreat(self, number: int) -> None:
         """Put a former plan in force again: what was adopted since never counted, as no batch was begun under it."""
         for later in (n for n in self.plans() if n > number):
-            shutil.rmtree(self._spark(later), ignore_errors=True)
+            if self._logs_of(later) > number:
+                shutil.rmtree(self._spark(later), ignore_errors=True)
             (self.path / "plans" / f"{later:06d}.json").unlink()
         self.plan_number = number
 
+    def _adopt_between_batches(self, document: Json) -> int:
+        """Put a plan in force whose rows Spark brings already: it shares the logs of the plan before it."""
+        number = self.next_plan
+        body = {**document, LOGS: self._logs_of(self.plan_number)}
+        write_file(self.path / "plans" / f"{number:06d}.json", encode_document(body))
+        failpoint("plan.switched")
+        self.plan_number = number
+        return number
+
+    def _forget_plans_before(self, needed: int) -> None:
+        """Remove the plans that no step was made under any more, and logs that no other plan shares."""
+        kept = {self._logs_of(n) for n in self.plans() if n >= needed}
+        for old in (n for n in self.plans() if n < needed):
+            (self.path / "plans" / f"{old:06d}.json").unlink()
+            if old not in kept:
+                shutil.rmtree(self._logs(old), ignore_errors=True)
+
     def _spark(self, number: int) -> Path:
+        """Where Spark keeps its logs under a plan."""
+        return self._logs(self._logs_of(number))
+
+    def _logs(self, number: int) -> Path:
         return self.path / "spark" / f"{number:06d}"
+
+    def _logs_of(self, number: int) -> int:
+        """The plan under which Spark's query was started that goes on under this one."""
+        named: int = self.plan(number).get(LOGS, number) if number in self.plans() else number
+        return named
 
     def steps(self) -> list[int]:
         """The numbers of the retained steps, ascending, without those that were only claimed."""
@@ -396,6 +426,11 @@ class Checkpoint:
             raise CheckpointInUseError(f"checkpoint {self.path} is being taken over by another run at this moment")
         for epoch in taken:
             (directory / f"{epoch:010d}.json").unlink(missing_ok=True)
+
+
+def _without_logs(document: Json) -> Json:
+    """A plan, whatever Spark's query is that it began in."""
+    return {name: part for name, part in document.items() if name != LOGS}
 
 
 def _is_lock(path: Path) -> bool:

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from anabranch.checkpoint import directory as checkpoint
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import CheckpointInUseError
-from anabranch.runtime.driver import step
+from anabranch.runtime.driver import commit, step
 from tests.oracle.referee import Stream, assert_same_rows, join
 from tests.oracle.steps import Kind, Steps
 
@@ -122,7 +122,7 @@ def test_a_step_that_is_committed_while_a_run_begins_makes_that_run_begin_again(
 def test_an_old_driver_that_is_slow_after_its_commit_removes_nothing_of_the_new_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meddler, path = Meddler(monkeypatch, step), tmp_path / "checkpoint"
+    meddler, path = Meddler(monkeypatch, commit), tmp_path / "checkpoint"
     with Steps(spark, path, QUERY, KINDS) as old:
         old.feed(batch(0))
         taken_over: list[Steps] = []

@@ -116,12 +116,12 @@ def test_conditions_that_cannot_fail_are_pushed_down_to_the_source_as_ever(spark
     engine.register("B", feed.stream(spark))
     query = engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3 AND B.v IS NOT NULL AND CAST(B.v AS INT) > 1")
     batch = spark.read.parquet(str(feed.directory))
-    plan = pack(query._plan.layout, Sources({"A": batch, "B": batch}))._jdf.queryExecution().executedPlan().toString()
+    plan = pack(query._plan.packing, Sources({"A": batch, "B": batch}))._jdf.queryExecution().executedPlan().toString()
     scans = [line for line in plan.splitlines() if "FileScan" in line]
     assert "GreaterThan(d,3)" in scans[0]
     assert "tryeval" not in "".join(itertools.takewhile(lambda line: "FileScan" not in line, plan.splitlines()))
     assert "IsNotNull(v)" in scans[1]
-    assert not engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3")._plan.layout.can_reject
+    assert not engine.sql("SELECT A.v FROM A, B WHERE A.k = B.k AND A.d > 3")._plan.packing.can_reject
 
 
 # ------------------------------------------------------------------------------------------ bad rows

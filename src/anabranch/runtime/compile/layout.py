@@ -1,4 +1,6 @@
-"""How the rows of several streams share one shuffle: typed slots, and what each input keeps in them.
+"""The rounds layout: how the rows of several streams share one shuffle, in typed slots, and what inputs keep in them.
+
+It may change between two batches; what lives as long as Spark's streaming query is the packed layout (`packed`).
 
 All inputs of a join travel through one exchange, so they need one schema: the input's number, the key hash, the
 event time (where the query has a window), a reject note (where a row can be bad), and slots. A slot has a type and
@@ -40,9 +42,10 @@ class InputLayout:
     counted. `source_time` is the event time of the source's stream. `types` are those of a derived stream's columns.
     `time` is the column with the event time of the rows as they are joined.
 
-    `keys` are canonical and in carried form, as hashed and compared; `values` are pairs of (slot, Spark SQL expression
-    over the stream's columns), some of them aggregates' `arguments`. A row with a null in its key counts only if it is
-    `grouped`. A sub-query may have `noted` that a row is bad.
+    `keys` are canonical and in carried form, as hashed and compared, and so are `key_types`; `values` are pairs of
+    (slot, Spark SQL expression over the stream's columns), some of them aggregates' `arguments`. `columns` are those of
+    the stream's columns that are carried as they are, with their own types. A row with a null in its key counts only if
+    it is `grouped`. A sub-query may have `noted` that a row is bad.
     """
 
     leaf: int
@@ -54,22 +57,14 @@ class InputLayout:
     types: T.StructType | None
     conditions: tuple[Judged, ...]
     keys: tuple[Judged, ...]
+    key_types: tuple[T.DataType, ...]
     time: str | None
     time_type: T.DataType | None
     values: tuple[tuple[str, str], ...]
+    columns: tuple[tuple[str, T.DataType], ...]
     arguments: tuple[Judged, ...] = ()
     grouped: bool = False
     noted: bool = False
-
-    @property
-    def expressions(self) -> tuple[Judged, ...]:
-        """All that is evaluated."""
-        return (*self.conditions, *self.keys, *self.arguments)
-
-    @property
-    def can_fail(self) -> bool:
-        """Whether an expression of the input, or of the sub-query that makes it, can fail on a row."""
-        return self.noted or any(expression.can_fail for expression in self.expressions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,11 +167,6 @@ class Layout:
     def groupings(self) -> int:
         """How many operators group."""
         return len(self.processor.groupings)
-
-    @property
-    def can_reject(self) -> bool:
-        """Whether a row can be bad: by its event time, or by an expression that fails on it."""
-        return self.timed or any(entry.can_fail for entry in self.inputs)
 
     @property
     def narrow(self) -> bool:

@@ -11,14 +11,17 @@ from anabranch.plan.network import Network, Request
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.compile.packed import PackedLayout
+from anabranch.runtime.compile.splitting import Share
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Queries, ready to run together. `schemas` are those of their answers.
 
-    `read` are the streams in the order in which Spark's query has them, with how many sources of Spark's each one
-    consists of and how often it occurs.
+    `packing` and `packed` live as long as Spark's streaming query, and so do `read`: the streams in the order in which
+    that query has them, with how many sources of Spark's each one consists of and how often it occurs. `shares` are
+    what inputs take of packed rows.
     """
 
     requests: tuple[Request, ...]
@@ -27,5 +30,7 @@ class Plan:
     streams: dict[str, StreamSchema]
     columns: Columns
     schemas: tuple[T.StructType, ...]
+    packing: PackedLayout
     packed: DataFrame
+    shares: tuple[Share, ...]
     read: tuple[tuple[str, int, int], ...]

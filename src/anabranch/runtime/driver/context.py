@@ -25,6 +25,7 @@ from anabranch.runtime.driver.counters import Counters
 from anabranch.runtime.driver.step_result import StepResult, StepSettings
 from anabranch.runtime.driver.times import Times
 from anabranch.runtime.exchange.processors import Processors
+from anabranch.runtime.exchange.split import Split
 from anabranch.runtime.sinks.answers import Answers
 from anabranch.state.manifest import Manifest
 
@@ -91,7 +92,7 @@ def step_context(run: RunParts, plan: Plan, answers: Answers) -> StepContext:
         plan=plan,
         shape=shape,
         answers=answers,
-        processors=Processors(layout, answers.plan),
+        processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
         times=Times(plan.network, layout),
         in_force=InForce(run.checkpoint, asked, empty),
         adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies),

@@ -23,7 +23,9 @@ from anabranch.state.groups import unite
 class ManualChanges:
     """What can be asked of a run by hand, between two of its batches."""
 
-    def __init__(self, context: StepContext, between_batches: Callable[[], AbstractContextManager[None]]) -> None:
+    def __init__(
+        self, context: StepContext, between_batches: Callable[[], AbstractContextManager[StepContext]]
+    ) -> None:
         """Of a run; `between_batches` no step is made, and it is refused if none can follow."""
         self._context = context
         self._between_batches = between_batches

@@ -15,7 +15,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.runtime.compile.document import describe_plan
 from anabranch.runtime.compile.prepared import Plan
-from anabranch.runtime.driver.context import RunParts, step_context
+from anabranch.runtime.driver.context import RunParts, StepContext, step_context
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.runtime.sinks.leftovers import take_back_output
@@ -39,6 +39,16 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
+class Proposal:
+    """Queries that fit a checkpoint: their plan, and its document. Steps may have `begun` to be made before."""
+
+    plan: Plan
+    document: Json
+    questions: Mapping[str, Question]
+    begun: bool
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedRun:
     """A run whose last step is in force: what makes its steps, its plan, and where answers go, by query."""
 
@@ -47,30 +57,57 @@ class OpenedRun:
     targets: dict[str, Target]
 
 
-def put_together(
+def propose(
     checkpoint: Checkpoint, questions: Mapping[str, Question], prepare: Prepare, removed: Collection[str] = ()
-) -> tuple[Plan, Json]:
-    """The plan for these queries on a checkpoint, and its document; refused if they do not fit what it remembers.
+) -> Proposal:
+    """Put queries together on a checkpoint; refused if they do not fit what it remembers.
 
     Queries that the checkpoint answers are among them, or `removed`.
     """
+    begun = checkpoint.last_step() is not None
     asked = [Request(name, question.query) for name, question in questions.items()]
     described = {name: question.described for name, question in questions.items()}
     requests = requests_after(checkpoint, asked, described, removed)
-    read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
+    read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     plan = prepare(requests, [name for name, _, _ in read])
     described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-    return plan, describe_plan(plan, described)
+    return Proposal(plan, describe_plan(plan, described), questions, begun)
 
 
-def open_run(run: RunParts, plan: Plan, document: Json, questions: Mapping[str, Question]) -> OpenedRun:
+def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:
     """Put a plan in force on a checkpoint, and go on from its last step."""
-    checkpoint = run.checkpoint
-    checkpoint.claim()
-    take_back_output(checkpoint)
-    checkpoint.adopt(document)
-    pairs = zip(plan.requests, questions.values(), strict=True)
+    run.checkpoint.claim()
+    take_back_output(run.checkpoint)
+    run.checkpoint.adopt(proposal.document)
+    context, targets = _resumed(run, proposal)
+    return OpenedRun(StepRunner(context), proposal.plan, targets)
+
+
+def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
+    """Put another plan in force in a run that goes on, between two batches, while Spark's query goes on as it is.
+
+    None, with nothing done, if the first step was made since it was proposed: a query that is added to a run which has
+    begun shares no state with others.
+    """
+    with opened.runner.between_batches() as context:
+        run, number = context.run, context.run.checkpoint.plan_number
+        if proposal.begun != (context.in_force.last is not None):
+            return None
+        run.checkpoint.adopt(proposal.document, same_logs=True)
+        try:
+            after, targets = _resumed(run, proposal)
+        except BaseException:
+            run.checkpoint.retreat(number)
+            raise
+        opened.runner.use(after)
+    return OpenedRun(opened.runner, proposal.plan, targets)
+
+
+def _resumed(run: RunParts, proposal: Proposal) -> tuple[StepContext, dict[str, Target]]:
+    """What makes steps under a plan that was adopted, with the last step in force; and where answers go."""
+    plan = proposal.plan
+    pairs = zip(plan.requests, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
     context.in_force.resume(context.adaptation.relocator, context.shape.families, run.events)
-    return OpenedRun(StepRunner(context), plan, targets)
+    return context, targets

@@ -14,7 +14,9 @@ from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.lay_out import lay_out
+from anabranch.runtime.compile.packed import packed_layout
 from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.splitting import shares_of
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import answer_schema
@@ -30,11 +32,13 @@ def prepare(
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
+    running: Plan | None = None,
     checked: bool = False,
 ) -> Plan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
 
-    Streams that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    If a plan is `running`, what its streaming query packs is kept if that is enough. Else streams are read anew; those
+    that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
     """
     network = network_of(requests, streams)
     known = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -48,9 +52,18 @@ def prepare(
     layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_lanes(spark, layout)
-    names = tuple(dict.fromkeys([*read_before, *(entry.source.stream for entry in layout.inputs)]))
-    used = [entry.source.stream for entry in layout.inputs]
     schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
+    shares = None if running is None else shares_of(layout, running.packing)
+    if running is not None and shares is not None:
+        packing, packed, read = running.packing, running.packed, running.read
+    else:
+        packing = packed_layout(layout)
+        used = [source.stream for source in packing.sources]
+        names = tuple(dict.fromkeys([*read_before, *used]))
+        packed = pack(packing, sources, names)
+        read = tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names)
+        shares = shares_of(layout, packing)
+    assert shares is not None, "what is packed for a plan is enough for it"
     return Plan(
         requests=tuple(requests),
         network=network,
@@ -58,8 +71,10 @@ def prepare(
         streams=known,
         columns=columns,
         schemas=schemas,
-        packed=pack(layout, sources, names),
-        read=tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names),
+        packing=packing,
+        packed=packed,
+        shares=shares,
+        read=read,
     )
 
 

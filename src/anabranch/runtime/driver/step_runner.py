@@ -49,7 +49,12 @@ class StepRunner:
         self.failure: BaseException | None = None
         self.when_started: list[Callable[[], None]] = []
         self.gate = Gate()
-        self.manual = ManualChanges(context, self._between_batches)
+        self.manual = ManualChanges(context, self.between_batches)
+
+    def use(self, context: StepContext) -> None:
+        """Make steps under another plan from now on; to be called between two batches."""
+        self._context = context
+        self.manual = ManualChanges(context, self.between_batches)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
         """Run one batch; what goes wrong is kept for `Run.exception`, unless it is that the run was stopped."""
@@ -242,14 +247,14 @@ class StepRunner:
     # Failure.
 
     @contextmanager
-    def _between_batches(self) -> Iterator[None]:
+    def between_batches(self) -> Iterator[StepContext]:
         """While no step is made; refused if a batch has failed: it will be repeated, and must give the same rows."""
         with self.gate.step():
             if self.failure is not None or self.gate.closed:
                 raise ConfigError(
                     "the run is about to end, so nothing can be changed; start it again"
                 ) from self.failure
-            yield
+            yield self._context
 
     @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:

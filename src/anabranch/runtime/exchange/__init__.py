@@ -1,6 +1,7 @@
 """Rows on their way to the processors, and one round after the other.
 
 pack        the rows of all streams in one schema; the processor of each row
+split       from packed rows to the rows of inputs, with their key hashes
 long_rows   rows that are too long for a full Arrow batch
 processors  the processors of a step as Spark runs them: an exchange and a task per processor in each round
 """

@@ -1,9 +1,10 @@
-"""Pack: from the streams' own rows to the one schema that crosses the exchange, in Spark expressions only.
+"""Pack: from the streams' own rows to the one schema of packed rows, in Spark expressions only.
 
-Predicates over one stream and the exclusion of null keys happen here, before anything is shuffled. A bad row, whose
-event time is missing or out of range or on which a condition or a key fails, is not dropped: it travels with a note
-(`reject`) that names stream, column and the row, and the processor decides whether the run stops or the row goes to
-quarantine. A row that some other condition excludes, or whose key is null, is not looked at further.
+What is read here lives as long as Spark's streaming query. Predicates over one stream and the exclusion of null keys
+happen here if all inputs of the stream have them in common; the rest happens in `split`. A bad row, whose event time is
+missing or out of range or on which a condition or a key fails, is not dropped: it travels with a note (`reject`) that
+names stream, column and the row, and the processor decides whether the run stops or the row goes to quarantine. A row
+that some other condition excludes, or whose key is null, is not looked at further.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from anabranch.kernel.join.combinations import MAX_TIME
 from anabranch.plan.placement import Placement, even_placement
 from anabranch.plan.query import all_of, quote
 from anabranch.processor.arrivals import REJECT
-from anabranch.runtime.compile.layout import Exchange, InputLayout, Lane, Layout, Slot
+from anabranch.runtime.compile.layout import Exchange, Lane, Slot
+from anabranch.runtime.compile.packed import Must, PackedLayout, PackedSource, Reading
 from anabranch.runtime.rows.carried import from_carried, type_text
 from anabranch.runtime.rows.derived import Sources, passing
 from anabranch.runtime.rows.fallible import VALUE, attempt
@@ -29,23 +31,27 @@ from anabranch.runtime.rows.notes import NOTE, bad_row, literal
 from anabranch.state.groups import group_bits
 from anabranch.state.run import HASH, TS
 
+# The number of a packed row's source.
+SOURCE = "source"
+
 # What attempts give, by the text of the expression that can fail.
 Attempts = dict[str, Column]
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
-def pack(layout: Layout, sources: Sources, read: Sequence[str] = ()) -> DataFrame:
-    """All sources of a network as one streaming DataFrame of packed rows.
+def pack(layout: PackedLayout, sources: Sources, read: Sequence[str] = ()) -> DataFrame:
+    """All sources as one streaming DataFrame of packed rows.
 
     Streams come in the order in which they are `read`, also those that nothing is needed of any more.
     """
     packed = []
-    for name in dict.fromkeys([*read, *(entry.source.stream for entry in layout.inputs)]):
-        used = [(number, entry) for number, entry in enumerate(layout.inputs) if entry.source.stream == name]
-        for number, entry in used:
-            rows = sources.frame(entry.source, entry.source_time, entry.types)
-            packed.append(_pack_input(layout, number, entry, rows))
+    for name in dict.fromkeys([*read, *(source.stream for source in layout.sources)]):
+        used = [(number, source) for number, source in enumerate(layout.sources) if source.stream == name]
+        for number, source in used:
+            reading = source.reading
+            rows = sources.frame(reading.source, reading.source_time, reading.types)
+            packed.append(_pack_source(layout, number, source, rows))
         if not used:
             packed.append(_pack_nothing(layout, sources.registered[name]))
     return reduce(DataFrame.union, packed)
@@ -108,28 +114,23 @@ def _by_lane(texts: dict[int, str], exchange: Exchange) -> str:
     return f"CASE {INPUT} {' '.join(f'WHEN {tag} THEN {text}' for tag, text in texts.items())} END"
 
 
-def _pack_input(layout: Layout, number: int, entry: InputLayout, frame: DataFrame) -> DataFrame:
-    attempts = {
-        expression.text: attempt(frame.sparkSession, expression)
-        for expression in entry.expressions
-        if expression.can_fail
-    }
-    rows = _taking_part(entry, frame, attempts)
-    keys = [_value(key.text, attempts) for key in entry.keys]
-    hashed = [*keys, *(key.isNull() for key in keys)] if entry.grouped and len(keys) > 1 else keys
-    columns = [F.expr(f"{number}S AS {INPUT}"), F.xxhash64(*hashed).alias(HASH)]
+def _pack_source(layout: PackedLayout, number: int, source: PackedSource, frame: DataFrame) -> DataFrame:
+    fallible = [entry.expression for entry in source.reading.fallible]
+    attempts = {expression.text: attempt(frame.sparkSession, expression) for expression in fallible}
+    rows = _taking_part(source, frame, attempts)
+    columns = [F.expr(f"{number}S AS {SOURCE}")]
     if layout.timed:
-        columns.append(_time_column(entry).alias(TS))
+        columns.append(_time_column(source.reading).alias(TS))
     if layout.can_reject:
-        columns.append(_reject_column(entry, frame, attempts).alias(REJECT))
-    values = dict(entry.values)
+        columns.append(_reject_column(source.reading, frame, attempts).alias(REJECT))
+    values = {value.slot: value.text for value in source.values}
     columns.extend(_slot_column(slot, values, attempts) for slot in layout.slots)
     return rows.select(*columns)
 
 
-def _pack_nothing(layout: Layout, frame: DataFrame) -> DataFrame:
+def _pack_nothing(layout: PackedLayout, frame: DataFrame) -> DataFrame:
     """No row of a stream, as packed rows."""
-    columns = [F.lit(0).cast("smallint").alias(INPUT), F.lit(0).cast("bigint").alias(HASH)]
+    columns = [F.lit(0).cast("smallint").alias(SOURCE)]
     if layout.timed:
         columns.append(F.lit(0).cast("bigint").alias(TS))
     if layout.can_reject:
@@ -138,28 +139,16 @@ def _pack_nothing(layout: Layout, frame: DataFrame) -> DataFrame:
     return frame.where("false").select(*columns)
 
 
-def _taking_part(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> DataFrame:
+def _taking_part(source: PackedSource, frame: DataFrame, attempts: Attempts) -> DataFrame:
     """The rows that no condition excludes and that have a key, as far as that can be told."""
-    keyed = () if entry.grouped else entry.keys
-    asked = [F.expr(condition.text) for condition in entry.conditions if not condition.can_fail]
-    asked += [
-        F.expr(f"({written}) IS NOT NULL")
-        for written, key in zip(entry.input.key, keyed, strict=False)
-        if not key.can_fail
-    ]
-    for condition in entry.conditions:
-        if condition.can_fail:
-            tried = attempts[condition.text]
+    asked = [F.expr(condition) for condition in source.conditions]
+    for entry in source.reading.fallible:
+        tried = attempts[entry.expression.text]
+        if entry.must is Must.BE_TRUE:
             asked.append(tried.isNull() | tried[VALUE])
-    for key in keyed:
-        if key.can_fail:
-            tried = attempts[key.text]
+        elif entry.must is Must.BE_THERE:
             asked.append(tried.isNull() | tried[VALUE].isNotNull())
     return passing(frame, asked)
-
-
-def _value(text: str, attempts: Attempts) -> Column:
-    return attempts[text][VALUE] if text in attempts else F.expr(text)
 
 
 def _slot_column(slot: Slot, values: dict[str, str], attempts: Attempts) -> Column:
@@ -169,36 +158,32 @@ def _slot_column(slot: Slot, values: dict[str, str], attempts: Attempts) -> Colu
     return attempts[text][VALUE].alias(slot.name) if text in attempts else F.expr(f"{text} AS {slot.name}")
 
 
-def _time_column(entry: InputLayout) -> Column:
+def _time_column(reading: Reading) -> Column:
     """Event time in microseconds; 0 where it is unusable or there is none."""
-    if entry.time is None or entry.time_type is None:
+    if reading.time is None or reading.time_type is None:
         return F.expr("0L")
-    micros, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
+    micros, in_range = _micros(reading.time, reading.time_type, reading.source.stream)
     return F.expr(f"IF(coalesce({in_range}, false), {micros}, 0L)")
 
 
-def _reject_column(entry: InputLayout, frame: DataFrame, attempts: Attempts) -> Column:
+def _reject_column(reading: Reading, frame: DataFrame, attempts: Attempts) -> Column:
     """The note on what is wrong with a row, or null."""
     nothing = F.lit(None).cast("string")
-    written = [f"the condition {condition.text}" for condition in entry.conditions]
-    written += [f"the key {key}" for key in entry.input.key]
-    written += [f"the argument {argument.text}" for argument in entry.arguments]
-    stream = entry.source.stream
+    stream = reading.source.stream
     notes = [F.col(quote(NOTE))] if NOTE in frame.columns else []
     notes += [
         F.when(
-            attempts[expression.text].isNull(),
-            bad_row(frame, stream, ", ".join(expression.reads), literal(f"{what} cannot be evaluated")),
+            attempts[entry.expression.text].isNull(),
+            bad_row(frame, stream, ", ".join(entry.expression.reads), literal(f"{entry.what} cannot be evaluated")),
         )
-        for what, expression in zip(written, entry.expressions, strict=True)
-        if expression.can_fail
+        for entry in reading.fallible
     ]
-    if entry.time is not None and entry.time_type is not None:
-        _, in_range = _micros(entry.time, entry.time_type, entry.source.stream)
-        unusable = f"IF({quote(entry.time)} IS NULL, 'null', 'out of range')"
+    if reading.time is not None and reading.time_type is not None:
+        _, in_range = _micros(reading.time, reading.time_type, stream)
+        unusable = f"IF({quote(reading.time)} IS NULL, 'null', 'out of range')"
         problem = f"concat('its event time is ', {unusable})"
         good = F.expr(f"coalesce({in_range}, false)")
-        column = entry.source_time or entry.time
+        column = reading.source_time or reading.time
         notes.append(F.when(good, nothing).otherwise(bad_row(frame, stream, column, problem)))
     return F.coalesce(*notes) if len(notes) > 1 else notes[0] if notes else nothing
 

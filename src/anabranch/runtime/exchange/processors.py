@@ -25,6 +25,7 @@ from anabranch.processor.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.exchange.long_rows import limit_batches, marked, must_limit
 from anabranch.runtime.exchange.pack import pack_between, processor_of
+from anabranch.runtime.exchange.split import Split
 from anabranch.runtime.spark.internals import empty_frame, exchanged_rows
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.groups import GroupSet
@@ -40,9 +41,10 @@ NAMES = T.StructType([T.StructField(REPORT, T.StringType())])
 class Processors:
     """The processors of a run."""
 
-    def __init__(self, layout: Layout, plan: ProcessorPlan) -> None:
-        """All processors have the same plan."""
+    def __init__(self, layout: Layout, plan: ProcessorPlan, split: Split) -> None:
+        """All processors have the same plan. `split` makes the rows of its inputs of packed rows."""
         self._layout = layout
+        self._split = split
         self._plan = plan
         self._placements: Sequence[Placement] = ()
         self._routes: list[Column] = []
@@ -116,7 +118,7 @@ class Processors:
 
     def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""
-        rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else packed
+        rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else self._split(packed)
         return rows if self._layout.narrow else marked(rows, limited=self._limited)
 
 

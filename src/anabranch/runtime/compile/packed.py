@@ -1,0 +1,165 @@
+"""The packed layout: what Spark's streaming query reads and packs, for as long as it runs.
+
+Every stream is read once, however many inputs take rows of it: its rows that meet the conditions all these inputs have
+in common, with their event time, a note if something is wrong with a row, and the values that inputs need, in slots.
+There is no key hash in it and no word of operators. Which input a row is for, by which key it is exchanged and what of
+it is stored is the rounds layout's, which may change between two batches (`splitting`).
+
+An expression that can fail on a row is evaluated here, since a note tells of the whole row. Inputs share a reading only
+if they have the same expressions that can fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from pyspark.sql import types as T
+
+from anabranch.plan.query import Source, quote
+from anabranch.runtime.compile.lanes import place
+from anabranch.runtime.compile.layout import InputLayout, Layout, Slot
+from anabranch.runtime.rows.carried import carried_type, to_carried
+from anabranch.runtime.rows.fallible import Judged
+
+
+class Must(Enum):
+    """What the value of an expression must be for a row to take part."""
+
+    BE_TRUE = "true"
+    BE_THERE = "not null"
+    BE_ANYTHING = "anything"
+
+
+@dataclass(frozen=True, slots=True)
+class Fallible:
+    """An expression that can fail on a row, what it is called in the note on such a row, and what its value must be."""
+
+    expression: Judged
+    what: str
+    must: Must
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A value in a slot of the packed row: its text over the rows of the source.
+
+    If it is a plain column in carried form, `column` is its name and `type` its own type.
+    """
+
+    text: str
+    slot: str
+    column: str | None = None
+    type: T.DataType | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What has to be equal for inputs to share a packed source: the rows, their time, and what can fail on them.
+
+    A sub-query may have `noted` that a row is bad. Such a row meets no further conditions, so then all of these have to
+    be met before rows are packed, and have to be equal, too (`selected`).
+    """
+
+    source: Source
+    source_time: str | None
+    types: T.StructType | None
+    time: str | None
+    time_type: T.DataType | None
+    fallible: tuple[Fallible, ...]
+    noted: bool
+    selected: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PackedSource:
+    """A stream as it is packed: rows that meet all `conditions`, which cannot fail, and their `values`."""
+
+    reading: Reading
+    conditions: tuple[str, ...]
+    values: tuple[Value, ...]
+
+    @property
+    def stream(self) -> str:
+        """The registered stream that is read."""
+        return self.reading.source.stream
+
+
+@dataclass(frozen=True, slots=True)
+class PackedLayout:
+    """Everything that lives as long as Spark's streaming query. A packed row has the number of its source."""
+
+    sources: tuple[PackedSource, ...]
+    slots: tuple[Slot, ...]
+    timed: bool
+
+    @property
+    def can_reject(self) -> bool:
+        """Whether a row can be bad: by its event time, or by an expression that fails on it."""
+        return self.timed or any(source.reading.fallible or source.reading.noted for source in self.sources)
+
+
+def packed_layout(layout: Layout) -> PackedLayout:
+    """The packed layout for the inputs of a plan, and no others."""
+    slots: list[Slot] = []
+    by_reading: dict[Reading, list[InputLayout]] = {}
+    for entry in layout.inputs:
+        by_reading.setdefault(reading_of(entry), []).append(entry)
+    types = {slot.name: slot.type for slot in layout.slots}
+    sources = tuple(_source(reading, inputs, types, slots) for reading, inputs in by_reading.items())
+    return PackedLayout(sources, tuple(slots), layout.timed)
+
+
+def reading_of(entry: InputLayout) -> Reading:
+    """What an input needs to be read."""
+    fallible = [
+        Fallible(condition, f"the condition {condition.text}", Must.BE_TRUE)
+        for condition in entry.conditions
+        if condition.can_fail
+    ]
+    must = Must.BE_ANYTHING if entry.grouped else Must.BE_THERE
+    for written, key in zip(entry.input.key, entry.keys, strict=True):
+        if key.can_fail:
+            fallible.append(Fallible(key, f"the key {written}", must))
+    for argument in entry.arguments:
+        if argument.can_fail:
+            fallible.append(Fallible(argument, f"the argument {argument.text}", Must.BE_ANYTHING))
+    return Reading(
+        entry.source,
+        entry.source_time,
+        entry.types,
+        entry.time,
+        entry.time_type,
+        tuple(fallible),
+        entry.noted,
+        conditions_of(entry) if entry.noted else (),
+    )
+
+
+def conditions_of(entry: InputLayout) -> tuple[str, ...]:
+    """The conditions on rows of an input that cannot fail; a row without a key takes part only where it is grouped."""
+    conditions = [condition.text for condition in entry.conditions if not condition.can_fail]
+    if not entry.grouped:
+        pairs = zip(entry.input.key, entry.keys, strict=True)
+        conditions += [f"({written}) IS NOT NULL" for written, key in pairs if not key.can_fail]
+    return tuple(dict.fromkeys(conditions))
+
+
+def _source(
+    reading: Reading, inputs: Sequence[InputLayout], types: dict[str, T.DataType], slots: list[Slot]
+) -> PackedSource:
+    own = [conditions_of(entry) for entry in inputs]
+    common = tuple(condition for condition in own[0] if all(condition in others for others in own))
+    wanted: dict[str, T.DataType] = {}
+    columns: dict[str, tuple[str, T.DataType]] = {}
+    for entry in inputs:
+        wanted |= {key.text: t for key, t in zip(entry.keys, entry.key_types, strict=True)}
+        wanted |= {text: types[slot] for slot, text in entry.values}
+        for name, data_type in entry.columns:
+            text = to_carried(quote(name), data_type)
+            wanted[text] = carried_type(data_type)
+            columns[text] = name, data_type
+    placed = place(slots, list(wanted.values()))
+    values = (Value(text, slot, *columns.get(text, (None, None))) for text, slot in zip(wanted, placed, strict=True))
+    return PackedSource(reading, common, tuple(values))
