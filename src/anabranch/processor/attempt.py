@@ -38,13 +38,16 @@ from anabranch.processor.run_files import RunFiles
 from anabranch.processor.segments import all_among, of_groups, rows_of, with_columns
 from anabranch.processor.tasks import Goes, OperatorPlan, ProcessorPlan, StepTask
 from anabranch.state.arrays.row_bytes import concatenated
+from anabranch.state.expiry import Spared, keep_alive
 from anabranch.state.failpoints import failpoint
 from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.merge import merge_segments
 from anabranch.state.merge_budget import merge_rows
 from anabranch.state.report import Report, parse_parked, report_body
 from anabranch.state.run import HASH, TS, RunFile, Segment
+from anabranch.state.slice import Only, Slice, slices_of_groups
 from anabranch.state.spill import (
     Held,
     Reunited,
@@ -57,7 +60,7 @@ from anabranch.state.spill import (
     spared,
     spilled_bytes,
 )
-from anabranch.state.spine import Only, Slice, Spared, Spine, keep_alive, merge_segments, slices_of_groups
+from anabranch.state.spine import Spine
 from anabranch.state.statistics import DECAY, Statistics
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
