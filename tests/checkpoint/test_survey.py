@@ -7,7 +7,8 @@ from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Slice, Spine
+from anabranch.state.slice import Slice
+from anabranch.state.spine import Spine
 from tests.checkpoint.fabricated import PLAN
 
 

@@ -10,7 +10,7 @@ from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Slice
+from anabranch.state.slice import Slice
 from anabranch.state.statistics import Statistics
 
 

@@ -13,7 +13,7 @@ from anabranch.processor.answering import Answering
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import among, answered, by_time, oldest, union_of
 from anabranch.state.manifest import OperatorState
-from anabranch.state.spine import Slice
+from anabranch.state.slice import Slice
 from tests.oracle.profiles import examples
 from tests.state.segments import MemoryRuns, segment
 

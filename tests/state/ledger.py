@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import strategies as st
 
-from anabranch.state import spine as spine_module
-from anabranch.state.spine import SortedRun, Spine
+from anabranch.state import merge as merge_module
+from anabranch.state import merge_choice
+from anabranch.state.slice import SortedRun
+from anabranch.state.spine import Spine
 from tests.state.segments import MemoryRuns, segment
 
 EVERYTHING = 10**9
@@ -20,9 +22,9 @@ EVERYTHING = 10**9
 @contextmanager
 def small_constants(fan_in: int = 2, smallest_tier: int = 2, max_file_rows: int = 1_000_000) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spine_module, "FAN_IN", fan_in)
-        patch.setattr(spine_module, "SMALLEST_TIER", smallest_tier)
-        patch.setattr(spine_module, "MAX_FILE_ROWS", max_file_rows)
+        patch.setattr(merge_choice, "FAN_IN", fan_in)
+        patch.setattr(merge_choice, "SMALLEST_TIER", smallest_tier)
+        patch.setattr(merge_module, "MAX_FILE_ROWS", max_file_rows)
         yield
 
 

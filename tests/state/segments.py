@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from anabranch.state.groups import group_cuts
 from anabranch.state.run import HASH, TS, RunFile, Segment
-from anabranch.state.spine import Cuts, Slice, Spine
+from anabranch.state.slice import Cuts, Slice
+from anabranch.state.spine import Spine
 
 
 def segment(hashes: Sequence[int], ts: Sequence[int] | None = None, **columns: Sequence | pa.Array) -> Segment:

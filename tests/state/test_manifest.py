@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.state.manifest import Manifest
+from anabranch.state.merge import Merge
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Merge, Slice, Spine
+from anabranch.state.slice import Slice
+from anabranch.state.spine import Spine
 from anabranch.state.store import encode_document, read_document
 from tests.oracle.profiles import examples
 

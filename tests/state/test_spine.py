@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state import spine as spine_module
+from anabranch.state import merge_choice
+from anabranch.state.merge import Merge, merge_segments
 from anabranch.state.run import RunCache, map_run, write_run
-from anabranch.state.spine import Merge, Slice, SortedRun, Spine, merge_segments
+from anabranch.state.slice import Slice, SortedRun
+from anabranch.state.spine import Spine
 from tests.oracle.profiles import examples
 from tests.state.ledger import EVERYTHING, Ledger, Step, histories, live, small_constants, sorted_runs, spine_sizes
 from tests.state.segments import MemoryRuns, segment
@@ -82,7 +84,7 @@ def test_sorted_runs_stay_few_however_many_batches_arrive(fan_in: int, batch_row
         while ledger.compact(EVERYTHING):
             pass
         ledger.check()
-        tier_sizes = Counter(spine_module._tier(sum(s.rows for s in run)) for run in ledger.spine.runs)
+        tier_sizes = Counter(merge_choice._tier(sum(s.rows for s in run)) for run in ledger.spine.runs)
         assert not ledger.spine.merges
         assert max(tier_sizes.values()) < fan_in
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.lookup import in_time
 from anabranch.plan.placement import even_placement
-from anabranch.state import spine as spine_module
+from anabranch.state import merge as merge_module
 from anabranch.state.groups import GroupSet
+from anabranch.state.slice import time_span
 from anabranch.state.spine import Spine
 from tests.oracle.profiles import examples
 from tests.state.ledger import EVERYTHING, Ledger, Step, histories, live, small_constants
@@ -87,7 +88,7 @@ def test_narrow_runs_are_not_written_into_one_with_a_wide_one_that_would_outlive
         ledger.insert([(n * spread, ts) for n in range(16) for ts in times])
     moved = ledger.spine.of_groups(GroupSet.of(16, [0, 8, 15]), ledger.runs.cuts(16))
     merged = moved.consolidate(EVERYTHING, ledger.runs.open, ledger.runs.write, max_span=10)
-    spans = sorted(spine_module._span(run) for run in merged.runs)
+    spans = sorted(time_span(run) for run in merged.runs)
     assert spans == [(0, 8), (2, 1_000)]
 
 
@@ -103,7 +104,7 @@ def test_a_run_that_reaches_back_for_keys_that_came_is_merged_after_what_is_olde
         seen.append(list(zip(hashes[order].tolist(), ts[order].tolist(), strict=True)))
         return order
 
-    monkeypatch.setattr(spine_module, "order_of", by_hash)
+    monkeypatch.setattr(merge_module, "order_of", by_hash)
     ledger = Ledger(timed=True)
     half = 2**63
     with small_constants(fan_in=2, smallest_tier=8):

@@ -42,7 +42,8 @@ from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
 from anabranch.state.run import RunFile, map_run
-from anabranch.state.spine import Slice, Spine
+from anabranch.state.slice import Slice
+from anabranch.state.spine import Spine
 from anabranch.state.store import Json, read_document
 
 ATTEMPTS = 50

@@ -19,7 +19,7 @@ from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Cuts
+from anabranch.state.slice import Cuts
 
 
 @dataclass(frozen=True, slots=True)

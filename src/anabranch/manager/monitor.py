@@ -18,8 +18,8 @@ from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import held_rows
 from anabranch.state.report import Report
+from anabranch.state.slice import Cuts
 from anabranch.state.spill import CleanUp, spilled_bytes
-from anabranch.state.spine import Cuts
 
 
 @dataclass(frozen=True, slots=True)

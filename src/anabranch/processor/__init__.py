@@ -1,15 +1,23 @@
 """What one processor does in one round of a step: a pure function of its manifest and the arriving rows.
 
-    tasks      what a processor is told: its plan, which stays, and its task in a step
-    attempt    one attempt at one round, from arriving rows to the report
-    arrivals   bad rows, late rows, and the rest by port
-    json_rows  rows as JSON, for those that are set aside
-    long_rows  marks in place of rows that are too long to come
-    parked     what earlier rounds of the same processor left for this one
-    answering  up to when a grouping answers each partition group
-    run_files  the run files that an attempt reads and writes
-    segments   parts of segments: some groups, some columns
-    outlets    results on their way out
+    tasks          what a processor is asked: its plan, which stays, and its task in a step
+    attempt        one attempt at one round, from arriving rows to the report
+    context        the attempt as one value that its parts are given
+    long_rows      marks in place of rows that are too long to come
+    parked         reports of earlier rounds of the same processor, with the rows that they left
+    arrivals       bad rows, late rows, and the rest by port
+    json_rows      rows as JSON, for those that are set aside
+    deltas         the rows that come to ports, before they are part of the state
+    operator_step  what one operator does in a step, in order
+    working        the operator at work as one value that the parts of its step are given
+    holding        rows of some groups wait, others are let through
+    answering      up to when a grouping answers each partition group
+    upkeep         purging, inserting and merging state
+    clean_up       results that spilled groups owe
+    destinations   results to outlets, to the exchange, or to ports on the same processor
+    outlets        results that are written or counted
+    run_files      the run files that an attempt reads and writes
+    segments       parts of segments: some groups, some columns
 
 Nothing here knows Spark.
 """

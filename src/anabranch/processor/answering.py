@@ -14,8 +14,8 @@ from anabranch.kernel.operator import Settled
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import Overdue, among, answered, by_time, oldest, union_of
 from anabranch.state.manifest import OperatorState
+from anabranch.state.slice import Cuts
 from anabranch.state.spill import present_groups
-from anabranch.state.spine import Cuts
 
 # Groups, and what is settled for them.
 Share = tuple[GroupSet, Settled]

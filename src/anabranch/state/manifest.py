@@ -15,8 +15,10 @@ from itertools import chain, zip_longest
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import Overdue, among, by_time
+from anabranch.state.merge import Merge
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Cuts, Merge, Only, Slice, Spine, slices_of_groups
+from anabranch.state.slice import Cuts, Only, Slice, slices_of_groups
+from anabranch.state.spine import Spine
 from anabranch.state.statistics import Statistics
 from anabranch.state.store import Json
 

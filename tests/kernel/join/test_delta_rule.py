@@ -19,10 +19,13 @@ from hypothesis import strategies as st
 from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.multiway import join_deltas, join_generations
 from anabranch.plan.placement import even_placement, moved
-from anabranch.state import spine as spine_module
+from anabranch.state import merge, merge_choice
+from anabranch.state.expiry import keep_alive
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
+from anabranch.state.merge import merge_segments
 from anabranch.state.partition import extract, install
+from anabranch.state.slice import Cuts, Slice
 from anabranch.state.spill import (
     Reunited,
     all_generations,
@@ -33,7 +36,7 @@ from anabranch.state.spill import (
     spared,
     spill,
 )
-from anabranch.state.spine import Cuts, Slice, Spine, keep_alive, merge_segments
+from anabranch.state.spine import Spine
 from anabranch.state.statistics import Statistics
 from tests.kernel.join.streams import (
     MOST_ROWS,
@@ -57,9 +60,9 @@ BATCHES = 6
 def eager_merges() -> Iterator[None]:
     """Merge from the second run on, in small files, so that a handful of rows sees half-done merges."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(spine_module, "FAN_IN", 2)
-        patch.setattr(spine_module, "SMALLEST_TIER", 1)
-        patch.setattr(spine_module, "MAX_FILE_ROWS", 4)
+        patch.setattr(merge_choice, "FAN_IN", 2)
+        patch.setattr(merge_choice, "SMALLEST_TIER", 1)
+        patch.setattr(merge, "MAX_FILE_ROWS", 4)
         yield
 
 

@@ -15,7 +15,8 @@ from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.report import Report
 from anabranch.state.run import RunFile
-from anabranch.state.spine import Slice, Spine
+from anabranch.state.slice import Slice
+from anabranch.state.spine import Spine
 from anabranch.state.statistics import Statistics
 
 GROUPS = 16
