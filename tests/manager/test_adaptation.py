@@ -9,13 +9,13 @@ from anabranch.manager.actions import Action
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import Memory
 from anabranch.manager.distribution import Distribution
-from anabranch.manager.operators import Known
 from anabranch.manager.snapshot import Snapshot
 from anabranch.observe.events import EventLog
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report
 from anabranch.state.spill import CleanUp
+from tests.manager.snapshots import known_operator
 
 GROUPS = 4
 SEEN: list[list[int]] = []
@@ -32,7 +32,7 @@ class Looks:
 
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:
     SEEN.clear()
-    join = Known(0, "join", (0, 1), True, None, True, 0, False)
+    join = known_operator(0, ports=(0, 1))
     adaptation = Adaptation([join], GROUPS, [0, 0], tmp_path, Memory(100), [Looks()], EventLog())
     found = Distribution((Manifest.empty(2, 1),), ((0,) * GROUPS,))
     for step, back in enumerate([[1], [], [2, 3], []], start=1):

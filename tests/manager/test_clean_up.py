@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from anabranch.manager.budgets import Memory
 from anabranch.manager.clean_up import Cleaning
-from anabranch.manager.operators import Known
 from anabranch.observe.events import EventLog
 from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import RunFile
 from anabranch.state.spine import Slice, Spine
-from anabranch.state.statistics import Statistics
+from tests.manager.snapshots import known_operator, statistics
 
 GROUPS = 16
-
-
-def known(number: int, *, spillable: bool) -> Known:
-    return Known(number, f"operator {number}", (number,), spillable, None, True, number, False)
 
 
 def spilled_twice(size: int) -> OperatorState:
@@ -32,14 +25,13 @@ def spilled_twice(size: int) -> OperatorState:
 
 def holding(size: int) -> tuple[Spine, OperatorState]:
     """An operator with so many active bytes in one group."""
-    one = np.array([0], dtype=np.int64)
-    active = Statistics(one, one + size, one, np.zeros(1), np.zeros(1), one)
+    active = statistics([size])
     return Spine().insert(RunFile("active", 1, size, 0, None, None)), OperatorState(statistics=active)
 
 
 def test_a_step_of_clean_up_reads_some_mebibytes_however_small_the_memory_is() -> None:
     manifest = Manifest((Spine(),), (spilled_twice(10_000),))
-    cleaning = Cleaning([known(0, spillable=True)], GROUPS, Memory(8_000), EventLog())
+    cleaning = Cleaning([known_operator(0)], GROUPS, Memory(8_000), EventLog())
     chosen = cleaning.choose([manifest], (), "of a test", back=True)
     assert len(chosen[0].groups) == GROUPS, "not one group after the other"
     assert len(chosen[0].back) == 0
@@ -47,14 +39,14 @@ def test_a_step_of_clean_up_reads_some_mebibytes_however_small_the_memory_is() -
 
 def test_a_step_of_clean_up_reads_no_more_than_the_memory_holds() -> None:
     manifest = Manifest((Spine(),), (spilled_twice(2 << 20),))
-    cleaning = Cleaning([known(0, spillable=True)], GROUPS, Memory(16 << 20), EventLog())
+    cleaning = Cleaning([known_operator(0)], GROUPS, Memory(16 << 20), EventLog())
     assert len(cleaning.choose([manifest], (), "of a test", back=True)[0].groups) == 4
 
 
 def test_what_comes_back_has_room_beside_state_that_cannot_be_spilled() -> None:
     spine, fixed = holding(20_000)
     manifest = Manifest((spine, Spine()), (fixed, spilled_twice(500)))
-    operators = [known(0, spillable=False), known(1, spillable=True)]
+    operators = [known_operator(0, spillable=False), known_operator(1)]
     cleaning = Cleaning(operators, GROUPS, Memory(10_000), EventLog())
     chosen = cleaning.choose([manifest], (), "of a test", back=True)
     assert len(chosen[1].groups) == GROUPS
