@@ -1,7 +1,8 @@
 """How long property tests look for counterexamples.
 
 `ci`, the default, is quick and always tries the same examples, so that a red build is the fault of the change at hand.
-`ANABRANCH_HYPOTHESIS=thorough` tries twenty times as many, and others on every run.
+`ANABRANCH_HYPOTHESIS=thorough` tries twenty times as many, and others on every run; `soak` some more, by the seed that
+`make soak` gives.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, settings
 
 PROFILE = os.environ.get("ANABRANCH_HYPOTHESIS", "ci")
-FACTORS = {"ci": 1, "thorough": 20}
+FACTORS = {"ci": 1, "thorough": 20, "soak": 3}
 
 settings.register_profile(
     "ci", deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("soak", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("thorough", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 

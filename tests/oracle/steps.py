@@ -19,7 +19,7 @@ import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import requests_after
+from anabranch.checkpoint.queries import missing_queries, requests_after
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
 from anabranch.manager.budgets import Memory
@@ -58,7 +58,9 @@ class Kind:
 class Steps:
     """A run on a checkpoint. Use it as a context manager; `answer` collects the results of all batches.
 
-    There may be `others`, queries by name that are answered beside it. `place` says where operators are.
+    There may be `others`, queries by name that are answered beside it; what they answer goes to `other_answers`, or to
+    their `sinks`. Queries that the checkpoint answers and that are not among them are removed. `place` says where
+    operators are.
     """
 
     spark: SparkSession
@@ -77,6 +79,7 @@ class Steps:
     name: str = "query"
     others: Mapping[str, str] = field(default_factory=dict)
     other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)
+    sinks: Mapping[str, Callable[[DataFrame, int], None]] = field(default_factory=dict)
 
     def __enter__(self) -> Steps:
         # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
@@ -102,9 +105,13 @@ class Steps:
             ]
             described = {self.name: self.query._described}
             described |= {name: other._described for name, other in others.items()}
-            requests = requests_after(self.taken, asked, described)
-            self.plan = engine._prepare(requests, checked=True)
-            self.taken.adopt(describe_plan(self.plan, described))
+            removed = missing_queries(self.taken, list(described))
+            requests = requests_after(self.taken, asked, described, removed)
+            before = self.taken.plan(self.taken.plan_number)["read"] if self.taken.last_step() else []
+            self.plan = engine._prepare(requests, read_before=[name for name, _, _ in before], checked=True)
+            document = describe_plan(self.plan, described)
+            self._offsets = "\n".join(["v1", "{}", *["-"] * sum(number * uses for _, number, uses in document["read"])])
+            self.taken.adopt(document)
             targets = [Target(self._write), *(Target(self._collector(name)) for name in others)]
             answers = Answers(self.plan.layout, targets)
             self.events = EventLog()
@@ -138,7 +145,7 @@ class Steps:
         number = self.next_batch if batch_id is None else batch_id
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
-        log.touch()
+        log.write_text(self._offsets)
         self.runner(pack(self.plan.layout, Sources(frames)), number)
         self.next_batch = number + 1
 
@@ -182,6 +189,9 @@ class Steps:
         return sum(report.active_rows for report in self.results[-1].reports)
 
     def _collector(self, name: str) -> Callable[[DataFrame, int], None]:
+        if name in self.sinks:
+            return self.sinks[name]
+
         def collect(results: DataFrame, batch_id: int) -> None:
             self.other_answers.setdefault(name, []).append(results.toArrow())
 
