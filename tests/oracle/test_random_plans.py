@@ -34,37 +34,37 @@ def check(
     life.check()
 
 
-@pytest.mark.parametrize("seed", [8, 18, 27])
+@pytest.mark.parametrize("seed", [18])
 def test_a_random_plan_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw(seed), seed)
 
 
-@pytest.mark.parametrize("seed", [1, 4, 5, 8])
+@pytest.mark.parametrize("seed", [4, 8])
 def test_a_random_plan_with_groups_answers_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw_grouped(seed), seed)
 
 
-@pytest.mark.parametrize("seed", [2, 31])
+@pytest.mark.parametrize("seed", [31])
 def test_spilling_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw(seed), seed, ChanceSpill(seed))
 
 
-@pytest.mark.parametrize("seed", [2, 3, 6, 7])
+@pytest.mark.parametrize("seed", [2, 6])
 def test_spilling_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw_grouped(seed), seed, ChanceSpill(seed))
 
 
-@pytest.mark.parametrize("seed", [5, 23])
+@pytest.mark.parametrize("seed", [5])
 def test_moving_state_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw(seed), seed, ChanceMoves(seed), ChanceSpill(seed))
 
 
-@pytest.mark.parametrize("seed", [9, 12, 14])
+@pytest.mark.parametrize("seed", [12, 14])
 def test_moving_state_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw_grouped(seed), seed, ChanceSpill(seed), ChanceMoves(seed))
 
 
-@pytest.mark.parametrize("seed", [1, 6])
+@pytest.mark.parametrize("seed", [6])
 def test_random_plans_in_one_engine_each_answer_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed) if seed % 3 == 0 else draw(seed, 3)
     others = draw_others(seed, plan) if len(plan.names) > 1 else {"same": plan}

@@ -1,8 +1,9 @@
 """The soak: random rounds, one after the other, for as long as it is told; `make soak ARGS="--minutes 30"`.
 
 Each round has a seed, which says everything about it: plan, data, adaptations, crashes. What does not repeat: the order
-of rows inside a batch, which files Spark takes into a batch in a round of the kind `run`, and what policies decide by
-the time that something took. A failure is told with the command that repeats its round.
+of rows inside a batch, which files Spark takes into a batch in a round of the kind `run`, where a driver is when a
+round of the kind `kill` kills it, and what policies decide by the time that something took. A failure is told with the
+command that repeats its round.
 """
 
 from __future__ import annotations
@@ -26,11 +27,18 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from tests.conftest import QUICK_START
 from tests.soak.rounds import do_property, do_run, do_steps
+from tests.soak.searches import do_kill, do_seeded
 
 MINUTES, SPARK = 10.0, 0.7
-# Of the rounds through Spark, those that go through the public API.
-WHOLE = 0.2
-KINDS = ["property", "steps", "run"]
+# How often the rounds through Spark are of each kind.
+WEIGHTS = {"steps": 12, "run": 4, "seeded": 3, "kill": 1}
+KINDS = ["property", *WEIGHTS]
+WAYS: dict[str, Callable[[SparkSession, Path, int], str]] = {
+    "steps": do_steps,
+    "run": do_run,
+    "seeded": do_seeded,
+    "kill": do_kill,
+}
 
 
 def kind_of(seed: int, spark: float) -> str:
@@ -38,7 +46,7 @@ def kind_of(seed: int, spark: float) -> str:
     rng = random.Random(f"kind {seed}")
     if rng.random() >= spark:
         return "property"
-    return "run" if rng.random() < WHOLE else "steps"
+    return rng.choices(list(WEIGHTS), list(WEIGHTS.values()))[0]
 
 
 @dataclass
@@ -76,8 +84,7 @@ class Soak:
             return do_property(seed)
         if self.session is None:
             self.session = ab.local_session(cores=2, memory="1500m", conf=QUICK_START)
-        ways: dict[str, Callable[[SparkSession, Path, int], str]] = {"steps": do_steps, "run": do_run}
-        return ways[kind](self.session, directory, seed)
+        return WAYS[kind](self.session, directory, seed)
 
     def summary(self, seconds: float) -> str:
         """What has been done, and what repeats each failure."""

@@ -1,8 +1,8 @@
 """One round of the soak: what a seed draws, and how it is done.
 
-There are three kinds. `property` tries new examples of one property test, without Spark. `steps` answers a random plan
+`property` tries new examples of one property test, without Spark. `steps` answers a random plan
 step by step, without Structured Streaming around it; most that can happen to a run happens there. `run` does the same
-through the public API, with files that arrive while the run goes on.
+through the public API, with files that arrive while the run goes on. Further kinds are in `searches`.
 """
 
 from __future__ import annotations
