@@ -9,6 +9,7 @@ command that repeats its round.
 from __future__ import annotations
 
 import argparse
+import logging
 import random
 import shutil
 import signal
@@ -84,6 +85,7 @@ class Soak:
             return do_property(seed)
         if self.session is None:
             self.session = ab.local_session(cores=2, memory="1500m", conf=QUICK_START)
+            signal.signal(signal.SIGINT, _interrupt)  # PySpark has put its own in place
         return WAYS[kind](self.session, directory, seed)
 
     def summary(self, seconds: float) -> str:
@@ -113,7 +115,8 @@ def main(arguments: list[str]) -> int:
     )
     options = parser.parse_args(arguments)
     soak, started = Soak(options.kind, options.spark), time.monotonic()
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         for seed in [options.seed] if options.seed is not None else seeds(options.first, options.minutes):
             soak.round(seed)
@@ -128,6 +131,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> None:
+    """End without a word of what it was that was interrupted."""
+    logging.disable(logging.CRITICAL)
     raise KeyboardInterrupt
 
 
