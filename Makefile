@@ -17,7 +17,7 @@ ARGS ?=
 # Runs a command with JAVA_HOME naming the Java that preflight found, whatever it was before.
 with_java = home=$$(bash scripts/preflight.sh java) && JAVA_HOME="$$home" exec
 
-.PHONY: help setup demo test lint format bench lock clean distclean java venv
+.PHONY: help setup demo test soak lint format bench lock clean distclean java venv
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1@\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS=@ read -r target what; do printf '%-18s%s\n' "$$target" "$$what"; done
@@ -30,6 +30,9 @@ demo: setup ## a three-way stream join that adapts, on an embedded Spark, watche
 test: setup ## run the tests, in two processes with a Spark each
 	@# In the order of the tree: by number of tests, files with few tests that take minutes would come last.
 	@$(with_java) $(BIN)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+soak: setup ## random plans, data, crashes and adaptations against DuckDB, for 10 minutes (ARGS="--minutes 30", ARGS=--help)
+	@$(with_java) $(BIN)/python -m tests.soak $(ARGS)
 
 bench: setup ## measure throughput next to Spark's own stream-stream joins
 	@$(with_java) $(BIN)/anabranch bench throughput $(ARGS)

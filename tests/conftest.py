@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,9 @@ QUICK_START = {
     ),
     "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+
+# For the JVMs of programs that tests start as a user would. They choose their own garbage collector.
+os.environ["SPARK_SUBMIT_OPTS"] = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")

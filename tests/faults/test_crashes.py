@@ -26,7 +26,7 @@ AT_THE_END = ["end.announced", "end.before_sink", "end.after_sink", "end.before_
 CLEANING_UP = [point.replace("end.", "clean-up.") for point in AT_THE_END]
 
 
-@pytest.mark.parametrize("query", ["plain", "filtered", "rounds", "groups", "spilled plain", "spilled groups"])
+@pytest.mark.parametrize("query", ["filtered", "rounds", "groups", "spilled plain", "spilled groups"])
 def test_a_run_that_ends_anywhere_is_continued_exactly(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:

@@ -16,8 +16,13 @@ from tests.oracle.referee import assert_same_rows
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 
-def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Path) -> None:
-    """With four attempts Spark retries. Tasks fail before their results, after them, or with their worker killed."""
+def test_several_executors_share_the_work_and_failed_tasks_are_repeated_without_a_trace(
+    finish: Finish, tmp_path: Path
+) -> None:
+    """On a cluster Spark retries. Tasks fail before their results, after them, or with their worker killed."""
+    quick = QUICK_START["spark.driver.extraJavaOptions"]
+    conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}
+    conf["spark.executor.extraJavaOptions"] = quick
     runs, rigs = [], []
     for failpoint, action, query in (
         ("processor.results", "kill", "filtered"),
@@ -28,25 +33,14 @@ def test_failed_tasks_are_repeated_without_a_trace(finish: Finish, tmp_path: Pat
         rig.add(2)
         marker = tmp_path / f"{failpoint}.{action}"
         workers = f"{failpoint}={action}@once:{marker}"
-        runs.append({"directory": str(rig.directory), "query": query, "workers": workers})
+        runs.append({"directory": str(rig.directory), "query": query, "workers": workers, "processors": 4})
         rigs.append((rig, marker))
-    finish({"runs": runs, "cores": "2,4"})
-    for rig, marker in rigs:
+    reports = finish({"runs": runs, "conf": conf})
+    for report, (rig, marker) in zip(reports, rigs, strict=True):
+        assert report["executors"] == 3  # two and the driver
         assert marker.exists(), f"{marker.name} was not reached"
         assert_same_rows(written(rig.output), rig.expected())
         assert {path.name for path in rig.directory.iterdir()} == {"A", "B", "C", "out", "checkpoint"}
-
-
-def test_several_executors_share_the_work(finish: Finish, tmp_path: Path) -> None:
-    rig = Rig(tmp_path / "rounds")
-    rig.add(2)
-    quick = QUICK_START["spark.driver.extraJavaOptions"]
-    conf = {"spark.master": "local-cluster[2,1,1024]", "spark.executor.memory": "1g"}
-    conf["spark.executor.extraJavaOptions"] = quick
-    run = {"directory": str(rig.directory), "query": "rounds", "processors": 4}
-    (report,) = finish({"runs": [run], "conf": conf})
-    assert report["executors"] == 3  # two and the driver
-    assert_same_rows(written(rig.output), rig.expected())
 
 
 @pytest.mark.parametrize("failpoint", ["processor.results", "processor.report"])

@@ -11,7 +11,7 @@ from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Slice
-from anabranch.state.statistics import Statistics
+from tests.manager.snapshots import statistics
 
 
 def vectors(*values: list[float]) -> list:
@@ -43,8 +43,6 @@ def test_the_estimate_is_about_right_for_keys_at_random(inputs: int) -> None:
 def test_a_grouping_owes_at_most_an_answer_for_every_row_of_the_groups_that_owe() -> None:
     pieces = (Slice(RunFile("spilled", 30, 3_000, 0, None, None), 0, 30),)
     generation = Generation(1, GroupSet.of(4, [0, 1]), None, (pieces,), (1_000, 2_000), (0, 0))
-    known = np.array([1], dtype=np.int64)
-    active = Statistics(known, 500 * known, known, np.ones(1), np.ones(1), known)
-    state = OperatorState(generations=(generation,), statistics=active)
+    state = OperatorState(generations=(generation,), statistics=statistics({1: 500}))
     assert waiting_rows(state, 4, GroupSet.of(4, [0])) == 10
     assert waiting_rows(state, 4, GroupSet.of(4, [1])) == 25

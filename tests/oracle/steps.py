@@ -19,6 +19,7 @@ import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
 from anabranch.manager.budgets import Memory
@@ -57,7 +58,9 @@ class Kind:
 class Steps:
     """A run on a checkpoint. Use it as a context manager; `answer` collects the results of all batches.
 
-    There may be `others`, queries by name that are answered beside it. `place` says where operators are.
+    There may be `others`, queries by name that are answered beside it; what they answer goes to `other_answers`, or to
+    their `sinks`. Queries that the checkpoint answers and that are not among them are removed. `place` says where
+    operators are.
     """
 
     spark: SparkSession
@@ -76,6 +79,7 @@ class Steps:
     name: str = "query"
     others: Mapping[str, str] = field(default_factory=dict)
     other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)
+    sinks: Mapping[str, Callable[[DataFrame, int], None]] = field(default_factory=dict)
 
     def __enter__(self) -> Steps:
         # Rows as an RDD, as Structured Streaming hands them over; a local relation could be optimised away.
@@ -101,7 +105,10 @@ class Steps:
                 name: Question(query._bound, query._described, lambda _, sink=targets[name]: Target(sink))
                 for name, query in {self.name: self.query, **others}.items()
             }
-            proposal = propose(self.taken, questions, engine._prepare_again)
+            removed = missing_queries(self.taken, list(questions))
+            proposal = propose(self.taken, questions, engine._prepare_again, removed)
+            sources = sum(number * uses for _, number, uses in proposal.plan.read)
+            self._offsets = "\n".join(["v1", "{}", *["-"] * sources])
             parts = RunParts(engine._settings, Memory(engine._settings.memory), self.taken, self.events, self.results)
             opened = open_run(parts, proposal)
             self.plan, self.runner = opened.plan, opened.runner
@@ -126,7 +133,7 @@ class Steps:
         number = self.next_batch if batch_id is None else batch_id
         log = self.taken.spark / "offsets" / str(number)
         log.parent.mkdir(exist_ok=True)
-        log.touch()
+        log.write_text(self._offsets)
         self.runner(pack(self.plan.packing, Sources(frames)), number)
         self.next_batch = number + 1
 
@@ -170,6 +177,9 @@ class Steps:
         return sum(report.active_rows for report in self.results[-1].reports)
 
     def _collector(self, name: str) -> Callable[[DataFrame, int], None]:
+        if name in self.sinks:
+            return self.sinks[name]
+
         def collect(results: DataFrame, batch_id: int) -> None:
             self.other_answers.setdefault(name, []).append(results.toArrow())
 

@@ -9,21 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
-from anabranch.state.groups import GroupSet
-from anabranch.state.statistics import Statistics
-
-NOW = 1_000_000.0
-COUNT = 1_024
+from anabranch.manager.snapshot import ProcessorSeen, Snapshot
+from tests.manager.snapshots import NOW, operator, processor, snapshot, statistics
 
 Flux = FluxLoad | FluxMemory | FluxHybrid
 
 
-def processor(
+def fed(
     number: int,
     arrived: dict[int, int],
     busy: float = 0.0,
@@ -34,24 +28,15 @@ def processor(
     moves: bool = False,
 ) -> ProcessorSeen:
     """A processor with groups that so many rows have arrived for, of 10 bytes unless told."""
-    groups = np.array(sorted(arrived), dtype=np.int64)
-    size = np.array([10 if sizes is None else sizes[group] for group in groups.tolist()], dtype=np.int64)
-    count = len(groups)
-    rows = np.array([arrived[group] for group in groups.tolist()], dtype=np.int64)
-    known = Statistics(groups, size, np.ones(count, dtype=np.int64), np.ones(count), np.full(count, NOW), rows)
-    seen = OperatorSeen(0, known, spilled=GroupSet.of(COUNT, spilled) if len(spilled) else None)
-    active = int(size.sum())
-    return ProcessorSeen(number, active, (seen,), memory, busy, spilled_bytes=spilled_bytes, moves=moves)
-
-
-def snapshot(*processors: ProcessorSeen, at: float = 0.0, seconds: float = 1.0) -> Snapshot:
-    return Snapshot(7, NOW + at, processors, seconds)
+    known = statistics({group: 10 if sizes is None else sizes[group] for group in arrived}, arrived=arrived)
+    groups = operator(known, spilled=spilled)
+    return processor(number, groups, memory=memory, busy=busy, spilled_bytes=spilled_bytes, moves=moves)
 
 
 def empty(seen: Snapshot) -> Snapshot:
     """The same processors a second earlier, when nothing had arrived."""
-    nobody = [ProcessorSeen(each.processor, 0, (), each.memory) for each in seen.processors]
-    return Snapshot(6, seen.time - 1, tuple(nobody), 1.0)
+    nobody = [processor(each.processor, memory=each.memory) for each in seen.processors]
+    return snapshot(*nobody, at=seen.time - 1 - NOW, step=seen.step - 1)
 
 
 def round_of(policy: Flux, seen: Snapshot) -> list[RelocateGroups]:
@@ -104,7 +89,7 @@ class Cluster:
         self.time, self.batch = self.time + seconds, self.batch + 1
         self.arrived = [sum(pair) for pair in zip(self.arrived or [0] * len(rates), rates, strict=True)]
         seen = [
-            processor(
+            fed(
                 p,
                 {group: self.arrived[group] for group in self.owned(p)},
                 busy[p],
@@ -113,9 +98,8 @@ class Cluster:
             )
             for p in range(len(self.speeds))
         ]
-        for group, sender, receiver in moved(
-            list(self.policy.decide(Snapshot(self.batch, self.time, tuple(seen), seconds)))
-        ):
+        shown = snapshot(*seen, at=self.time - NOW, step=self.batch, seconds=seconds)
+        for group, sender, receiver in moved(list(self.policy.decide(shown))):
             assert self.owners[group] == sender
             self.owners[group] = receiver
             self.moves.append((self.batch, group, sender, receiver))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,45 +12,29 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups, SpillGroups
 from anabranch.manager.policies.active_disk import ActiveDisk
 from anabranch.manager.policies.spill import Spill
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
-from anabranch.state.statistics import Statistics
+from anabranch.manager.snapshot import ProcessorSeen, Snapshot
+from tests.manager.snapshots import operator, processor, snapshot
 from tests.oracle.profiles import examples
 
-NOW = 1_000_000.0
 
-
-def processor(
+def giving(
     number: int,
     sizes: Sequence[int],
     results: int = 0,
     memory: int | None = 100,
-    produced: Sequence[int] = (),
-    spilled: int = 0,
+    produced: Sequence[int] | None = None,
     moves: bool = False,
 ) -> ProcessorSeen:
-    count = len(sizes)
-    made = np.array(produced or [1] * count, dtype=np.int64)
-    known = Statistics(
-        np.arange(count) + 100 * number,
-        np.array(sizes, dtype=np.int64),
-        made,
-        made.astype(np.float64),
-        np.full(count, NOW),
-        np.zeros(count, dtype=np.int64),
-    )
-    operators = (OperatorSeen(0, known),)
-    return ProcessorSeen(number, sum(sizes), operators, memory, results=results, spilled_bytes=spilled, moves=moves)
-
-
-def snapshot(*processors: ProcessorSeen, at: float = 0.0) -> Snapshot:
-    return Snapshot(7, NOW + at, processors, 1.0)
+    """A processor with groups of these sizes, which gave so many results in the last step."""
+    groups = operator({100 * number + n: size for n, size in enumerate(sizes)}, produced)
+    return processor(number, groups, memory=memory, results=results, moves=moves)
 
 
 def uneven(at: float = 0.0, memory: int | None = 100, slow: int = 10) -> Snapshot:
     """Two processors with the same memory; the groups of the first give more."""
     return snapshot(
-        processor(0, [20] * 4, results=100, memory=memory),
-        processor(1, [20] * 4, results=slow, memory=memory, produced=[50, 1, 60, 70]),
+        giving(0, [20] * 4, results=100, memory=memory),
+        giving(1, [20] * 4, results=slow, memory=memory, produced=[50, 1, 60, 70]),
         at=at,
     )
 
@@ -86,7 +69,7 @@ def test_a_small_difference_of_output_is_left_alone() -> None:
 
 
 def test_the_rate_is_per_partition_group() -> None:
-    few, many = processor(0, [40, 40], results=40), processor(1, [8] * 10, results=100)
+    few, many = giving(0, [40, 40], results=40), giving(1, [8] * 10, results=100)
     policy = ActiveDisk(need=1_000, rate_difference=1.9)
     assert list(policy.decide(snapshot(few, many))) == []
     assert [push.processor for push in forced(list(policy.decide(snapshot(few, many, at=45))))] == [1]
@@ -100,7 +83,7 @@ def test_nothing_is_forced_without_budgets_or_without_a_push() -> None:
 def test_while_memory_is_uneven_groups_move_and_nothing_is_forced() -> None:
     policy = ActiveDisk(need=1_000)
     list(policy.decide(uneven()))
-    tilted = snapshot(processor(0, [20] * 4, results=100), processor(1, [20] * 2), at=45)
+    tilted = snapshot(giving(0, [20] * 4, results=100), giving(1, [20] * 2), at=45)
     actions = list(policy.decide(tilted))
     assert [type(action) for action in actions] == [RelocateGroups]
     assert forced(list(policy.decide(uneven(at=60)))) == [], "what was sampled before does not count"
@@ -110,14 +93,14 @@ def test_while_memory_is_uneven_groups_move_and_nothing_is_forced() -> None:
 def test_a_move_under_way_ends_the_sample() -> None:
     policy = ActiveDisk(need=1_000)
     list(policy.decide(uneven()))
-    moving = snapshot(processor(0, [20] * 4, results=100, moves=True), processor(1, [20] * 4), at=45)
+    moving = snapshot(giving(0, [20] * 4, results=100, moves=True), giving(1, [20] * 4), at=45)
     assert list(policy.decide(moving)) == []
     assert forced(list(policy.decide(uneven(at=50)))) == []
 
 
 def test_a_processor_that_spills_anyway_is_not_forced_as_well() -> None:
     policy = ActiveDisk(need=1_000)
-    full = (processor(0, [20] * 4, results=100), processor(1, [20] * 4, results=10, memory=79))
+    full = (giving(0, [20] * 4, results=100), giving(1, [20] * 4, results=10, memory=79))
     list(policy.decide(snapshot(*full)))
     actions = list(policy.decide(snapshot(*full, at=45)))
     assert {action.processor for action in actions} == {1}
@@ -133,7 +116,7 @@ def test_with_enough_memory_for_all_nothing_is_forced() -> None:
 def test_the_need_is_estimated_from_the_growth_so_far() -> None:
     def run(first: int) -> int:
         policy = ActiveDisk()
-        list(policy.decide(snapshot(processor(0, [first]), processor(1, [first]))))
+        list(policy.decide(snapshot(giving(0, [first]), giving(1, [first]))))
         return sum(push.bytes for push in after_start(policy))
 
     def after_start(policy: ActiveDisk) -> list[SpillGroups]:
@@ -170,8 +153,6 @@ def test_what_is_forced_in_a_run_stays_below_what_memory_lacks(
     policy = ActiveDisk(need=need, span="0 seconds")
     memory, total = sum(sizes), 0
     for nth, (first, second) in enumerate(results):
-        seen = snapshot(
-            processor(0, sizes, first, memory=memory), processor(1, sizes, second, memory=memory), at=float(nth)
-        )
+        seen = snapshot(giving(0, sizes, first, memory=memory), giving(1, sizes, second, memory=memory), at=float(nth))
         total += sum(push.bytes for push in forced(list(policy.decide(seen))))
     assert total < need - 2 * memory or total == 0

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from anabranch.errors import ConfigError
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
 from anabranch.manager.policies.flux_rounds import CALM, FIRST_REST, LAST_REST, LONGEST, RECENT
-from tests.manager.policies.cluster import NOW, Cluster, Flux, moved, processor, round_of, snapshot
+from tests.manager.policies.cluster import Cluster, Flux, fed, moved, round_of
+from tests.manager.snapshots import NOW, snapshot
 from tests.oracle.profiles import examples
 
 # A round.
@@ -22,54 +23,54 @@ from tests.oracle.profiles import examples
 
 def test_the_largest_partition_that_lowers_the_imbalance_moves_from_the_busiest_to_the_idlest() -> None:
     seen = snapshot(
-        processor(0, {0: 500, 1: 300, 2: 200}, busy=1.0),
-        processor(1, {10: 500}, busy=0.5),
-        processor(2, {20: 200}, busy=0.2),
+        fed(0, {0: 500, 1: 300, 2: 200}, busy=1.0),
+        fed(1, {10: 500}, busy=0.5),
+        fed(2, {20: 200}, busy=0.2),
     )
     assert moved(round_of(FluxLoad(), seen)) == [(0, 0, 2)]
 
 
 def test_pairs_are_formed_from_the_ends_inwards() -> None:
     levels = [0.8, 0.1, 0.7, 0.2]
-    seen = snapshot(*(processor(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
+    seen = snapshot(*(fed(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
     assert [(sender, receiver) for _, sender, receiver in moved(round_of(FluxLoad(), seen))] == [(0, 1), (2, 3)]
 
 
 def test_the_first_pair_that_fails_the_test_ends_the_round() -> None:
     levels = [0.80, 0.50, 0.50, 0.70]
-    seen = snapshot(*(processor(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
+    seen = snapshot(*(fed(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
     assert len(moved(round_of(FluxLoad(imbalance=1.3), seen))) == 2
     assert len(moved(round_of(FluxLoad(imbalance=1.5), seen))) == 1, "0.7 against 0.5 is not enough"
     assert len(moved(round_of(FluxLoad(imbalance=1.7), seen))) == 0
 
 
 def test_a_pair_without_a_partition_that_helps_does_not_end_the_round() -> None:
-    hot = processor(0, {0: 100}, 0.95)
-    others = [processor(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in ((1, 0.9), (2, 0.6), (3, 0.5))]
+    hot = fed(0, {0: 100}, 0.95)
+    others = [fed(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in ((1, 0.9), (2, 0.6), (3, 0.5))]
     assert [(sender, receiver) for _, sender, receiver in moved(round_of(FluxLoad(), snapshot(hot, *others)))] == [
         (1, 2)
     ]
 
 
 def test_a_donor_below_the_mean_and_a_receiver_in_full_use_are_not_considered() -> None:
-    full = snapshot(processor(0, {0: 5, 1: 5}, 1.0), processor(1, {10: 5, 11: 5}, 0.75))
+    full = snapshot(fed(0, {0: 5, 1: 5}, 1.0), fed(1, {10: 5, 11: 5}, 0.75))
     assert moved(round_of(FluxLoad(utilisation=0.7), full)) == []
     assert moved(round_of(FluxLoad(utilisation=0.75), full)) == []
-    assert moved(
-        round_of(FluxLoad(utilisation=0.75), snapshot(processor(0, {0: 9, 1: 1}, 1.0), full.processors[1]))
-    ) == [(1, 0, 1)]
+    assert moved(round_of(FluxLoad(utilisation=0.75), snapshot(fed(0, {0: 9, 1: 1}, 1.0), full.processors[1]))) == [
+        (1, 0, 1)
+    ]
     levels = [0.9, 0.9, 0.9, 0.3, 0.1, 0.1]
-    low = snapshot(*(processor(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
+    low = snapshot(*(fed(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
     assert len(moved(round_of(FluxLoad(), low))) == 3
     levels = [0.9, 0.9, 0.4, 0.2, 0.1, 0.1]
-    low = snapshot(*(processor(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
+    low = snapshot(*(fed(p, {10 * p + g: 10 for g in range(8)}, busy) for p, busy in enumerate(levels)))
     assert len(moved(round_of(FluxLoad(), low))) == 2, "0.4 is below the mean"
 
 
 def test_only_what_arrived_in_the_round_counts_and_a_count_that_went_down_was_reset() -> None:
     policy = FluxLoad(minimum="1 second")
-    first = snapshot(processor(0, {0: 900, 1: 10, 2: 500}), processor(1, {10: 5}))
-    second = snapshot(processor(0, {0: 901, 1: 30, 2: 100}, 0.8), processor(1, {10: 25}, 0.2), at=1)
+    first = snapshot(fed(0, {0: 900, 1: 10, 2: 500}), fed(1, {10: 5}))
+    second = snapshot(fed(0, {0: 901, 1: 30, 2: 100}, 0.8), fed(1, {10: 25}, 0.2), at=1)
     assert list(policy.decide(first)) == []
     [move] = policy.decide(second)
     assert moved([move]) == [(1, 0, 1)], "1, 20 and 100 rows: the last would be too much for the receiver"
@@ -77,21 +78,21 @@ def test_only_what_arrived_in_the_round_counts_and_a_count_that_went_down_was_re
 
 
 def test_groups_with_state_on_disk_and_processors_with_a_move_under_way_are_left_alone() -> None:
-    busy, idle = processor(0, {0: 30, 1: 20, 2: 50}, 0.9, spilled=[0]), processor(1, {10: 10}, 0.1)
+    busy, idle = fed(0, {0: 30, 1: 20, 2: 50}, 0.9, spilled=[0]), fed(1, {10: 10}, 0.1)
     assert moved(round_of(FluxLoad(), snapshot(busy, idle))) == [(2, 0, 1)]
-    moving = processor(2, {20: 10}, 0.0, moves=True)
+    moving = fed(2, {20: 10}, 0.0, moves=True)
     assert moved(round_of(FluxLoad(), snapshot(busy, idle, moving))) == [(2, 0, 1)]
 
 
 def test_a_receiver_that_has_done_nothing_is_taken_to_be_as_fast_as_the_donor() -> None:
-    seen = snapshot(processor(0, {0: 60, 1: 40}, 1.0), processor(1, {}))
+    seen = snapshot(fed(0, {0: 60, 1: 40}, 1.0), fed(1, {}))
     [move] = round_of(FluxLoad(), seen)
     assert moved([move]) == [(0, 0, 1)]
     assert move.reason.endswith("expected then: is busy 40% of the time, is busy 60% of the time")
 
 
 def test_several_partitions_may_move_at_a_time_as_long_as_each_helps() -> None:
-    seen = snapshot(processor(0, dict.fromkeys(range(10), 10), 1.0), processor(1, {10: 10, 11: 10}, 0.2))
+    seen = snapshot(fed(0, dict.fromkeys(range(10), 10), 1.0), fed(1, {10: 10, 11: 10}, 0.2))
     assert len(moved(round_of(FluxLoad(per_round=3), seen))) == 3
     assert len(moved(round_of(FluxLoad(per_round=9), seen))) == 4, "then both are busy 60% of the time"
 
@@ -104,7 +105,7 @@ def test_several_partitions_may_move_at_a_time_as_long_as_each_helps() -> None:
 def test_estimates_are_the_papers_and_each_move_is_the_first_that_lowers_the_imbalance(
     tuples: list[list[int]], busy: list[float]
 ) -> None:
-    seen = [processor(p, {10 * p + g: n for g, n in enumerate(own)}, busy[p]) for p, own in enumerate(tuples)]
+    seen = [fed(p, {10 * p + g: n for g, n in enumerate(own)}, busy[p]) for p, own in enumerate(tuples)]
     moves = moved(round_of(FluxLoad(), snapshot(*seen)))
     assert len({party for _, *pair in moves for party in pair}) == 2 * len(moves), "a site moves one partition at most"
     mean = sum(busy[: len(seen)]) / len(seen)
@@ -141,7 +142,7 @@ def test_nothing_is_decided_before_a_whole_round_was_seen() -> None:
     decided = []
     for batch in range(5):
         rows = {group: count + 10 for group, count in rows.items()}
-        seen = snapshot(processor(0, rows, 0.8), processor(1, {}), at=batch)
+        seen = snapshot(fed(0, rows, 0.8), fed(1, {}), at=batch)
         decided.append(bool(list(policy.decide(seen))))
     assert decided == [False, False, False, True, False], "a first look, and three batches"
 
@@ -155,8 +156,8 @@ def test_a_round_collects_for_as_long_as_the_last_moves_took_then_for_half_as_lo
     for look in range(1, decided[-1] + 1):
         levels = (0.5, 0.5) if 2 < look <= even_until else (0.8, 0.0)
         moves = 2 < look < 10  # so the move phase takes eight seconds
-        first = processor(0, dict.fromkeys(range(8), 10 * look), levels[0], moves=moves)
-        second = processor(1, {99: 10 * look}, levels[1], moves=moves)
+        first = fed(0, dict.fromkeys(range(8), 10 * look), levels[0], moves=moves)
+        second = fed(1, {99: 10 * look}, levels[1], moves=moves)
         if list(policy.decide(snapshot(first, second, at=look))):
             found.append(look)
     assert found == decided

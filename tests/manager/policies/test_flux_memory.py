@@ -9,21 +9,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.manager.policies.flux import FluxHybrid, FluxMemory
-from tests.manager.policies.cluster import Cluster, Flux, moved, processor, round_of, snapshot
+from tests.manager.policies.cluster import Cluster, Flux, fed, moved, round_of
+from tests.manager.snapshots import snapshot
 from tests.oracle.profiles import examples
 
 
 def test_excess_memory_is_balanced_the_largest_partition_first() -> None:
     sizes = {0: 60, 1: 50, 2: 20, 10: 10}
-    cut = processor(0, {0: 1, 1: 1, 2: 1}, sizes=sizes, memory=200)
-    roomy = processor(1, {10: 1}, sizes=sizes, memory=200)
+    cut = fed(0, {0: 1, 1: 1, 2: 1}, sizes=sizes, memory=200)
+    roomy = fed(1, {10: 1}, sizes=sizes, memory=200)
     assert moved(round_of(FluxMemory(), snapshot(cut, roomy))) == [(0, 0, 1)]
 
 
 def test_without_budgets_sizes_are_balanced() -> None:
     sizes = {0: 60, 1: 50, 10: 10}
     for budget in (None, 50):
-        seen = snapshot(processor(0, {0: 1, 1: 1}, sizes=sizes), processor(1, {10: 1}, sizes=sizes, memory=budget))
+        seen = snapshot(fed(0, {0: 1, 1: 1}, sizes=sizes), fed(1, {10: 1}, sizes=sizes, memory=budget))
         [move] = round_of(FluxMemory(), seen)
         assert moved([move]) == [(0, 0, 1)]
         assert "processor 0 has 110 B of state" in move.reason
@@ -33,9 +34,7 @@ def test_the_imbalance_of_excess_memory_is_defined_below_and_at_zero() -> None:
     sizes = {0: 60, 1: 60, 10: 50, 11: 50}
     first, second = {0: 1, 1: 1}, {10: 1, 11: 1}
     for budget in (1_000, 120, 110, 100, 10):
-        seen = snapshot(
-            processor(0, first, sizes=sizes, memory=budget), processor(1, second, sizes=sizes, memory=budget)
-        )
+        seen = snapshot(fed(0, first, sizes=sizes, memory=budget), fed(1, second, sizes=sizes, memory=budget))
         assert moved(round_of(FluxMemory(imbalance=1.21), seen)) == []
         # No group of 50 or 60 bytes can lower a difference of 20.
         assert moved(round_of(FluxMemory(imbalance=1.2), seen)) == []
@@ -43,28 +42,28 @@ def test_the_imbalance_of_excess_memory_is_defined_below_and_at_zero() -> None:
 
 def test_a_small_excess_is_relieved_whatever_the_ratio_while_somebody_has_room() -> None:
     sizes = {0: 95, 1: 8, 10: 90}
-    over = processor(0, {0: 1, 1: 1}, sizes=sizes, memory=100)
-    assert moved(round_of(FluxMemory(), snapshot(over, processor(1, {10: 1}, sizes=sizes, memory=100)))) == [(1, 0, 1)]
-    fits = processor(0, {0: 1, 1: 1}, sizes=sizes, memory=110)
-    assert moved(round_of(FluxMemory(), snapshot(fits, processor(1, {10: 1}, sizes=sizes, memory=110)))) == []
+    over = fed(0, {0: 1, 1: 1}, sizes=sizes, memory=100)
+    assert moved(round_of(FluxMemory(), snapshot(over, fed(1, {10: 1}, sizes=sizes, memory=100)))) == [(1, 0, 1)]
+    fits = fed(0, {0: 1, 1: 1}, sizes=sizes, memory=110)
+    assert moved(round_of(FluxMemory(), snapshot(fits, fed(1, {10: 1}, sizes=sizes, memory=110)))) == []
 
 
 def test_a_receiver_is_not_brought_over_its_memory_unless_all_memory_is_exhausted() -> None:
     sizes = {0: 40, 1: 25, 2: 35, 10: 70}
     groups = dict.fromkeys(range(3), 1)
-    tight = processor(1, {10: 1}, sizes=sizes, memory=100)
-    donor = processor(0, groups, sizes=sizes, memory=100)
+    tight = fed(1, {10: 1}, sizes=sizes, memory=100)
+    donor = fed(0, groups, sizes=sizes, memory=100)
     assert moved(round_of(FluxMemory(), snapshot(donor, tight))) == [(1, 0, 1)], "there is room for 30 bytes"
-    donor = processor(0, groups, sizes=sizes, memory=100, spilled_bytes=30)
+    donor = fed(0, groups, sizes=sizes, memory=100, spilled_bytes=30)
     assert moved(round_of(FluxMemory(), snapshot(donor, tight))) == [(0, 0, 1)], "disk use is balanced"
 
 
 def test_groups_on_disk_move_only_if_asked_for_and_after_those_in_memory() -> None:
     sizes = {0: 30, 1: 20, 2: 5, 10: 5}
-    first = processor(0, {0: 1, 1: 1, 2: 1}, sizes=sizes, spilled=[0], spilled_bytes=10)
-    second = processor(1, {10: 1}, sizes=sizes)
+    first = fed(0, {0: 1, 1: 1, 2: 1}, sizes=sizes, spilled=[0], spilled_bytes=10)
+    second = fed(1, {10: 1}, sizes=sizes)
     assert moved(round_of(FluxMemory(on_disk=True), snapshot(first, second))) == [(1, 0, 1)]
-    most = processor(0, {0: 1, 1: 1}, sizes=sizes, spilled=[0, 1], spilled_bytes=10)
+    most = fed(0, {0: 1, 1: 1}, sizes=sizes, spilled=[0, 1], spilled_bytes=10)
     assert moved(round_of(FluxMemory(), snapshot(most, second))) == []
     [move] = round_of(FluxMemory(on_disk=True), snapshot(most, second))
     assert moved([move]) == [(0, 0, 1)]
@@ -86,7 +85,7 @@ def test_memory_moves_lower_the_imbalance_and_fill_nobody_up(
     for p, own in enumerate(sizes):
         groups = dict.fromkeys((10 * p + g for g in range(len(own))), 1)
         disk = [group for group in groups if flags[8 * p + group - 10 * p]]
-        seen.append(processor(p, groups, sizes=by_group, memory=budgets[p], spilled=disk))
+        seen.append(fed(p, groups, sizes=by_group, memory=budgets[p], spilled=disk))
     moves = moved(round_of(FluxMemory(on_disk=on_disk), snapshot(*seen)))
     exhausted = sum(budgets[: len(seen)]) <= sum(by_group.values())
     for group, donor, receiver in moves:
@@ -119,8 +118,8 @@ def test_the_hybrid_balances_memory_while_it_is_short_and_load_otherwise() -> No
     rows, idle = {0: 50, 1: 50}, {10: 10, 11: 20}
 
     def decided(memory: int, busy: tuple[float, float], spilled_bytes: int = 0) -> list[tuple[int, int, int]]:
-        first = processor(0, rows, busy[0], sizes, memory, spilled_bytes=spilled_bytes)
-        return moved(round_of(FluxHybrid(), snapshot(first, processor(1, idle, busy[1], sizes, memory))))
+        first = fed(0, rows, busy[0], sizes, memory, spilled_bytes=spilled_bytes)
+        return moved(round_of(FluxHybrid(), snapshot(first, fed(1, idle, busy[1], sizes, memory))))
 
     assert decided(100, (0.1, 0.9)) == [(11, 1, 0)], "load, the other way; 10 and 11 give 0.3 and 0.6"
     assert decided(79, (0.1, 0.9)) == [(0, 0, 1)], "one is over its memory"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,39 +13,9 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups, SpillGroups
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import Spill
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
-from anabranch.state.groups import GroupSet
-from anabranch.state.statistics import Statistics
+from anabranch.manager.snapshot import Snapshot
+from tests.manager.snapshots import operator, processor, snapshot, statistics
 from tests.oracle.profiles import examples
-
-NOW = 1_000_000.0
-COUNT = 1_024
-
-
-def operator(
-    groups: dict[int, int],
-    produced: dict[int, int] | None = None,
-    spilled: Sequence[int] = (),
-    number: int = 0,
-    recent: dict[int, int] | None = None,
-) -> OperatorSeen:
-    """An operator that is a family of its own, with groups of these sizes; all they produced is recent, unless told."""
-    numbers = np.array(sorted(groups), dtype=np.int64)
-    made = np.array([(produced or {}).get(group, 1) for group in numbers.tolist()], dtype=np.int64)
-    of_late = made if recent is None else np.array([recent.get(group, 0) for group in numbers.tolist()])
-    sizes = np.array([groups[group] for group in numbers.tolist()], dtype=np.int64)
-    none = np.zeros(len(numbers), dtype=np.int64)
-    known = Statistics(numbers, sizes, made, of_late.astype(np.float64), np.full(len(numbers), NOW), none)
-    return OperatorSeen(number, known, family=number, spilled=GroupSet.of(COUNT, spilled) if spilled else None)
-
-
-def processor(number: int, *operators: OperatorSeen, memory: int | None = None, moves: bool = False) -> ProcessorSeen:
-    active = sum(int(seen.statistics.bytes.sum()) for seen in operators)
-    return ProcessorSeen(number, active, operators, memory, moves=moves)
-
-
-def snapshot(*processors: ProcessorSeen, at: float = 0.0) -> Snapshot:
-    return Snapshot(7, NOW + at, processors, 1.0)
 
 
 def moved(actions: Sequence[object]) -> list[tuple[int, int, int, int]]:
@@ -88,7 +57,7 @@ def test_productive_groups_move_first() -> None:
 
 @pytest.mark.parametrize("counts", ["cumulative", "recent"])
 def test_groups_move_first_that_are_productive_now_whatever_spilling_goes_by(counts: str) -> None:
-    groups = operator({0: 20, 1: 20, 2: 20}, produced={0: 1_000, 1: 100, 2: 10}, recent={0: 1, 1: 50, 2: 5})
+    groups = operator(statistics({0: 20, 1: 20, 2: 20}, {0: 1_000, 1: 100, 2: 10}, recent={0: 1, 1: 50, 2: 5}))
     policy = LazyDisk(spill=Spill(productivity=counts))
     assert moved(list(policy.decide(snapshot(processor(0, groups), processor(1))))) == [(0, 1, 0, 1)]
 
@@ -219,7 +188,7 @@ def clusters(draw: st.DrawFn) -> Snapshot:
             groups = dict(enumerate(sizes, start=first))
             produced = {group: draw(st.integers(0, 50)) for group in groups}
             spilled = [group for group in groups if draw(st.integers(0, 4)) == 0]
-            operators.append(operator(groups, produced, spilled, family))
+            operators.append(operator(groups, produced, spilled=spilled, number=family))
             first += len(sizes)
         memory = draw(st.integers(1, 600)) if limited else None
         found.append(processor(number, *operators, memory=memory, moves=draw(st.integers(0, 5)) == 0))

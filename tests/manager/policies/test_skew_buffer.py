@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +13,10 @@ from hypothesis import strategies as st
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups
 from anabranch.manager.policies.skew_buffer import PATIENCE, TARGET, SkewBuffer
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
-from anabranch.state.statistics import Statistics
+from anabranch.manager.snapshot import ProcessorSeen
+from tests.manager.snapshots import operator, processor, snapshot, statistics
 from tests.oracle.profiles import examples
 
-NOW = 1_000_000.0
 ROW = 100
 
 
@@ -76,7 +74,7 @@ class Model:
             busy.append((self.fixed + worked / speed) * self.loaded[p] / 3)
             seen.append(self.seen(p, busy[-1], worked))
         self.seconds = max(busy)
-        self.actions = list(self.policy.decide(Snapshot(self.step, NOW + self.step, tuple(seen), 1.0)))
+        self.actions = list(self.policy.decide(snapshot(*seen, at=self.step, step=self.step)))
         self.held = {(action.family, group) for action in self.actions for group in action.groups}
         return busy
 
@@ -84,21 +82,14 @@ class Model:
         operators = []
         for family in range(self.families):
             own = [key for key in self.keys(p) if key[0] == family]
-            come, given = (
-                np.array([counted.get(key, 0) for key in own], dtype=np.int64)
-                for counted in (self.arrived, self.answered if self.later else self.arrived)
-            )
-            count = len(own)
-            known = Statistics(
-                np.array([group for _, group in own]), come * ROW, given, given * 1.0, np.full(count, NOW), come
-            )
+            come = {group: self.arrived.get((family, group), 0) for _, group in own}
+            given = {group: self.answered.get((family, group), 0) for _, group in own} if self.later else come
+            known = statistics({group: rows * ROW for group, rows in come.items()}, given, arrived=come)
             held = {group: self.waiting[family, group] for _, group in own if (family, group) in self.waiting}
-            operators.append(OperatorSeen(family, known, family=family, held=held, answers_later=self.later))
-        active = sum(int(entry.statistics.bytes.sum()) for entry in operators)
-        return ProcessorSeen(
+            operators.append(operator(known, number=family, held=held, answers_later=self.later))
+        return processor(
             p,
-            active,
-            tuple(operators),
+            *operators,
             busy=busy,
             cpu=busy / self.loaded[p],
             rows=worked,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,36 +13,16 @@ from anabranch.manager.actions import SpillGroups
 from anabranch.manager.policies.active_disk import ActiveDisk
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import ORDERS, Spill
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
-from anabranch.state.groups import GroupSet
+from anabranch.manager.snapshot import Snapshot
 from anabranch.state.statistics import Statistics
+from tests.manager.snapshots import operator, processor, snapshot, statistics
 from tests.oracle.profiles import examples
 
-NOW = 1_000_000.0
 
-
-def statistics(
-    sizes: list[int],
-    produced: list[int] | None = None,
-    recent: list[float] | None = None,
-    ages: list[float] | None = None,
-) -> Statistics:
-    count = len(sizes)
-    made = np.array(produced or [1] * count, dtype=np.int64)
-    return Statistics(
-        np.arange(count),
-        np.array(sizes, dtype=np.int64),
-        made,
-        np.array(recent if recent is not None else made, dtype=np.float64),
-        NOW - np.array(ages or [0.0] * count),
-        np.zeros(count, dtype=np.int64),
-    )
-
-
-def snapshot(*operators: Statistics, memory: int | None = 100, spillable: bool = True) -> Snapshot:
-    seen = tuple(OperatorSeen(n, known, spillable) for n, known in enumerate(operators))
-    active = sum(int(known.bytes.sum()) for known in operators)
-    return Snapshot(7, NOW, (ProcessorSeen(0, active, seen, memory),))
+def alone(*operators: Statistics, memory: int | None = 100, spillable: bool = True) -> Snapshot:
+    """A single processor with these operators."""
+    seen = [operator(known, number=n, spillable=spillable) for n, known in enumerate(operators)]
+    return snapshot(processor(0, *seen, memory=memory))
 
 
 def pushed(policy: Spill, seen: Snapshot) -> list[tuple[int, int]]:
@@ -53,9 +33,9 @@ def pushed(policy: Spill, seen: Snapshot) -> list[tuple[int, int]]:
 
 
 def test_nothing_is_pushed_while_state_fits() -> None:
-    assert pushed(Spill(), snapshot(statistics([50, 50]))) == []
-    assert pushed(Spill(threshold=0.5), snapshot(statistics([50, 1]))) != []
-    assert pushed(Spill(), snapshot(statistics([500]), memory=None)) == []
+    assert pushed(Spill(), alone(statistics([50, 50]))) == []
+    assert pushed(Spill(threshold=0.5), alone(statistics([50, 1]))) != []
+    assert pushed(Spill(), alone(statistics([500]), memory=None)) == []
 
 
 @pytest.mark.parametrize(
@@ -64,30 +44,30 @@ def test_nothing_is_pushed_while_state_fits() -> None:
 )
 def test_the_order_decides_what_goes_first(order: str, first: int) -> None:
     known = statistics([30, 40, 20, 20], produced=[300, 40, 2, 20], ages=[1, 2, 3, 4])
-    assert pushed(Spill(push=0.1, threshold=1.0, order=order), snapshot(known, memory=109))[0] == (0, first)
+    assert pushed(Spill(push=0.1, threshold=1.0, order=order), alone(known, memory=109))[0] == (0, first)
 
 
 def test_groups_without_results_are_the_least_productive_larger_ones_first() -> None:
     known = statistics([40, 60, 50], produced=[0, 5, 0])
-    assert pushed(Spill(push=0.1), snapshot(known, memory=149)) == [(0, 2)]
+    assert pushed(Spill(push=0.1), alone(known, memory=149)) == [(0, 2)]
 
 
 def test_idle_groups_go_before_all_others_the_longest_idle_first() -> None:
     known = statistics([40, 40, 40], produced=[1000, 1, 900], ages=[700.0, 0.0, 650.0])
-    assert pushed(Spill(push=0.6, idle="10 minutes"), snapshot(known)) == [(0, 0), (0, 2)]
-    assert pushed(Spill(push=0.1, idle=None), snapshot(known, memory=119)) == [(0, 1)]
+    assert pushed(Spill(push=0.6, idle="10 minutes"), alone(known)) == [(0, 0), (0, 2)]
+    assert pushed(Spill(push=0.1, idle=None), alone(known, memory=119)) == [(0, 1)]
 
 
 def test_what_counts_may_be_all_results_or_the_recent_ones() -> None:
     known = statistics([60, 60], produced=[1000, 10], recent=[0.5, 10.0])
-    assert pushed(Spill(push=0.1, productivity="cumulative"), snapshot(known)) == [(0, 1)]
-    assert pushed(Spill(push=0.1, productivity="recent"), snapshot(known)) == [(0, 0)]
+    assert pushed(Spill(push=0.1, productivity="cumulative"), alone(known)) == [(0, 1)]
+    assert pushed(Spill(push=0.1, productivity="recent"), alone(known)) == [(0, 0)]
 
 
 def test_groups_of_all_operators_compete_but_for_those_that_cannot_be_spilled() -> None:
     first, second = statistics([60], produced=[600]), statistics([60], produced=[6])
-    assert pushed(Spill(push=0.1), snapshot(first, second)) == [(1, 0)]
-    assert pushed(Spill(push=0.1), snapshot(first, second, spillable=False)) == []
+    assert pushed(Spill(push=0.1), alone(first, second)) == [(1, 0)]
+    assert pushed(Spill(push=0.1), alone(first, second, spillable=False)) == []
 
 
 @examples(100)
@@ -101,7 +81,7 @@ def test_groups_of_all_operators_compete_but_for_those_that_cannot_be_spilled() 
 def test_as_much_is_pushed_as_was_asked_for_and_as_is_needed(
     sizes: list[int], push: float, threshold: float, order: str, memory: int
 ) -> None:
-    found = pushed(Spill(push=push, threshold=threshold, order=order), snapshot(statistics(sizes), memory=memory))
+    found = pushed(Spill(push=push, threshold=threshold, order=order), alone(statistics(sizes), memory=memory))
     total, gone = sum(sizes), sum(sizes[group] for _, group in found)
     assert len(found) == len(set(found))
     if push == 0 or total <= threshold * memory:
@@ -115,7 +95,7 @@ def test_as_much_is_pushed_as_was_asked_for_and_as_is_needed(
 
 
 def test_chance_is_the_same_for_the_same_step_and_another_for_the_next() -> None:
-    seen = snapshot(statistics([1_000] * 200), memory=190_000)
+    seen = alone(statistics([1_000] * 200), memory=190_000)
     policy = Spill(push=0.2, order="random")
     first = pushed(policy, seen)
     assert len(first) == 40
@@ -124,11 +104,10 @@ def test_chance_is_the_same_for_the_same_step_and_another_for_the_next() -> None
     assert first != pushed(Spill(push=0.2, order="random", seed=1), seen)
 
 
-def mixed(fixed: list[int], movable: list[int], memory: int, returned: list[int] | None = None) -> Snapshot:
+def mixed(fixed: list[int], movable: list[int], memory: int, returned: Sequence[int] = ()) -> Snapshot:
     """A processor with an operator that cannot be spilled, and one that can; some groups of it have just returned."""
-    back = None if returned is None else GroupSet.of(len(movable), returned)
-    seen = (OperatorSeen(0, statistics(fixed), spillable=False), OperatorSeen(1, statistics(movable), returned=back))
-    return Snapshot(7, NOW, (ProcessorSeen(0, sum(fixed) + sum(movable), seen, memory),))
+    seen = (operator(fixed, spillable=False), operator(movable, number=1, returned=returned))
+    return snapshot(processor(0, *seen, memory=memory))
 
 
 def test_state_that_cannot_be_pushed_does_not_have_all_other_state_pushed() -> None:

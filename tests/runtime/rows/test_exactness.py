@@ -18,11 +18,10 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.runtime.rows.carried import type_text
 from anabranch.runtime.rows.exactness import is_exact
-from tests.oracle.profiles import FACTORS, PROFILE
 from tests.oracle.steps import Kind, Steps
 
 NUMBERS = pa.schema([("i", pa.int64())])
-SEEDS = 6 * FACTORS[PROFILE]
+SEEDS = 3
 ZONE = "spark.sql.session.timeZone"
 
 # Values that are near each other, and equal in one type or another, by the types they are tried in.

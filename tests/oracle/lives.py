@@ -1,0 +1,242 @@
+"""What can happen to a run, by chance: a plan is answered in several sessions on one checkpoint, each fed some batches.
+
+Between batches operators are placed anywhere, state is spilled, cleaned up, moved and spread over other numbers of
+processors; sessions end by a crash; other queries are answered beside the plan's own, come, and go. Everything is drawn
+from one generator of random numbers, so the same seed does the same again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.manager.snapshot import Policy
+from anabranch.plan.network import Network
+from anabranch.plan.placement import Placement, even_placement, place
+from anabranch.state.failpoints import VARIABLE
+from tests.oracle import referee
+from tests.oracle.chance import ChanceMoves
+from tests.oracle.plans import SCHEMA, Plan
+from tests.oracle.reshaping import RESHAPED
+from tests.oracle.steps import Kind, Steps
+
+# Where the driver may fail: at every place of a step with a batch, of one without, and of a change of plan.
+PLACES = ["before_sink", "after_sink", "before_commit", "after_commit"]
+IN_THE_DRIVER = [
+    *(f"step.{place}" for place in PLACES),
+    *(f"{kind}.{place}" for kind in ("end", "clean-up") for place in ["announced", *PLACES]),
+    *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
+]
+IN_WORKERS = ["processor.results", "processor.report"]
+
+
+@dataclass(frozen=True)
+class Hardships:
+    """What is done to a run: by which policies, in how little memory, and how likely a session is to crash.
+
+    With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
+    something with an answer before it takes it.
+    """
+
+    policies: tuple[Policy, ...] = ()
+    memory: int | None = None
+    crashes: float = 0.0
+    changes: bool = False
+    reshaped: bool = False
+
+    @property
+    def moves(self) -> bool:
+        """Whether the number of processors changes while a session lasts."""
+        return any(isinstance(policy, ChanceMoves) for policy in self.policies)
+
+
+@dataclass
+class Answer:
+    """What a query has answered, by the id that its sink was given, and from which batch on to which it was asked."""
+
+    plan: Plan
+    given: dict[int, pa.Table] = field(default_factory=dict)
+    first: int | None = None
+    last: int | None = None
+
+    def check(self) -> None:
+        """Compare with DuckDB. A query that was removed may owe some of its answer, but gave nothing that is wrong."""
+        if self.first is None:
+            assert not self.given, "an answer to a query for which no batch counts"
+            return
+        asked = replace(self.plan, batches=self.plan.batches[self.first : self.last])
+        expected = asked.expected()
+        found = pa.concat_tables(self.given.values()) if self.given else expected.slice(0, 0)
+        if self.last is None:
+            referee.assert_same_rows(found, expected)
+        else:
+            _, surplus = referee.difference(found, expected)
+            assert not len(surplus), f"{len(surplus)} too many, such as {surplus.slice(0, 3).to_pylist()}"
+
+
+class Life:
+    """A run from its first batch to the end of its input. `done` lists what has happened to it, in short words."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        directory: Path,
+        plan: Plan,
+        rng: random.Random,
+        others: Mapping[str, Plan] | None = None,
+        hardships: Hardships | None = None,
+    ) -> None:
+        self._spark = spark
+        self._directory = directory
+        self._plan = plan
+        self._rng = rng
+        self._others = dict(others or {})
+        self._hardships = hardships or Hardships()
+        self._groups = rng.choice([4, 64, 256])
+        self._batches = plan.fed()
+        self._committed = 0
+        self._ended = False
+        self._crashes = 0
+        self.done: list[str] = []
+        self.answers = {"query": Answer(plan)} | {name: Answer(other) for name, other in self._others.items()}
+        self._asked = {} if self._hardships.changes else self._others
+
+    def live(self) -> None:
+        """Answer all batches, in as many sessions as it takes."""
+        while not self._ended:
+            if self._hardships.changes:
+                self._change_queries()
+            chance, name = self._rng.random(), None
+            if chance < self._hardships.crashes:
+                name = self._rng.choice(IN_WORKERS if chance < self._hardships.crashes / 4 else IN_THE_DRIVER)
+            self._session(name)
+
+    def check(self) -> None:
+        """Compare all answers with DuckDB."""
+        for name, answer in self.answers.items():
+            try:
+                answer.check()
+            except AssertionError as error:
+                raise AssertionError(f"{name!r}, {answer.plan.text}: {error}") from error
+
+    def _change_queries(self) -> None:
+        """Another query comes, or one goes, or neither. One that has gone does not come back."""
+        new = [name for name in self._others if name not in self._asked and self.answers[name].last is None]
+        if new and self._rng.random() < 0.5:
+            name = self._rng.choice(new)
+            self._asked = self._asked | {name: self._others[name]}
+            self.done.append(f"+{name}")
+        elif self._asked and self._committed and self._rng.random() < 0.3:
+            name = self._rng.choice(list(self._asked))
+            self._asked = {other: plan for other, plan in self._asked.items() if other != name}
+            self.answers[name].last = self._committed
+            self.done.append(f"-{name}")
+
+    def _session(self, failpoint: str | None) -> None:
+        marker = self._directory / f"crash-{self._crashes}"
+        self._crashes += failpoint is not None
+        try:
+            with armed(self._spark, failpoint, marker), self._steps() as steps:
+                self._committed = steps.next_batch
+                self._work(steps)
+        except Exception as error:
+            if failpoint is None or not marker.exists() or not is_of(failpoint, error):
+                raise
+            self.done.append(f"!{failpoint}")
+
+    def _steps(self) -> Steps:
+        rng, plan = self._rng, self._plan
+        processors = rng.choice([1, 2, 3])
+        kinds = {
+            stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
+            for name, timed, late in zip(plan.names, plan.timed, plan.lateness, strict=True)
+            for stream in ((f"{name}1", f"{name}2") if name in plan.united else (name,))
+        }
+        return Steps(
+            self._spark,
+            self._directory / "checkpoint",
+            plan.text,
+            kinds,
+            processors=processors,
+            groups=self._groups,
+            joins=plan.joins,
+            place=placing(rng, self._groups, processors),
+            others={name: other.text for name, other in self._asked.items()},
+            sink=self._sink("query"),
+            sinks={name: self._sink(name) for name in self._asked},
+            settings={"policies": self._hardships.policies, "memory": self._hardships.memory},
+        )
+
+    def _work(self, steps: Steps) -> None:
+        rng, hardships = self._rng, self._hardships
+        steps.runner.go_on(steps.plan.packed)
+        for _ in range(rng.choice([1, 2])):
+            if steps.next_batch < len(self._batches):
+                self._feed(steps)
+            if hardships.policies and rng.random() < 0.3:
+                steps.clean_up()
+            if hardships.moves and rng.random() < 0.5:
+                steps.runner.by_hand.rescale(rng.choice([1, 2, 3, 4]))
+                steps.check_owners()
+        if steps.next_batch == len(self._batches):
+            steps.end()
+            self._ended = True
+
+    def _feed(self, steps: Steps) -> None:
+        number = steps.next_batch
+        try:
+            steps.feed(self._batches[number])
+            steps.check_owners()
+        finally:
+            last = steps.taken.last_step()
+            if last is not None and last.batch_id == number:
+                self._committed = number + 1
+                for name in ("query", *self._asked):
+                    if self.answers[name].first is None:
+                        self.answers[name].first = number
+
+    def _sink(self, name: str) -> Callable[[DataFrame, int], None]:
+        def take(results: DataFrame, batch_id: int) -> None:
+            if self._hardships.reshaped:
+                RESHAPED[self._rng.choice(list(RESHAPED))](results)
+            self.answers[name].given[batch_id] = results.toArrow()
+
+        return take
+
+
+def placing(rng: random.Random, groups: int, processors: int) -> Callable[[Network], tuple[Placement, ...]]:
+    """Operators anywhere: spread, whole on a processor, or scattered group by group."""
+
+    def one() -> Placement:
+        scattered = tuple(rng.randrange(processors) for _ in range(groups))
+        return rng.choice([even_placement(groups, processors), (rng.randrange(processors),) * groups, scattered])
+
+    if rng.random() < 0.3:
+        return lambda network: place("spread", len(network.operators), groups, processors)
+    return lambda network: tuple(one() for _ in network.operators)
+
+
+@contextmanager
+def armed(spark: SparkSession, failpoint: str | None, marker: Path) -> Iterator[None]:
+    """Inside, the driver or one of its workers fails once at a failpoint."""
+    environment: dict[str, str] | os._Environ[str] = os.environ
+    if failpoint in IN_WORKERS:
+        environment = spark.sparkContext.environment  # Spark starts new workers for a new environment
+    if failpoint is not None:
+        environment[VARIABLE] = f"{failpoint}={'full' if failpoint == 'store.write' else 'raise'}@once:{marker}"
+    try:
+        yield
+    finally:
+        environment.pop(VARIABLE, None)
+
+
+def is_of(failpoint: str, error: BaseException) -> bool:
+    """Whether this is the failure that was asked for."""
+    return ("no space left" if failpoint == "store.write" else f"failpoint {failpoint}") in str(error)
