@@ -183,7 +183,7 @@ class Life:
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
             if hardships.moves and rng.random() < 0.5:
-                steps.runner.by_hand.rescale(rng.choice([1, 2, 3, 4]))
+                steps.runner.manual.rescale(rng.choice([1, 2, 3, 4]))
                 steps.check_owners()
         if steps.next_batch == len(self._batches):
             steps.end()
