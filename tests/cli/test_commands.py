@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -19,7 +20,7 @@ from anabranch.bench import child, throughput
 from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.rig.experiment import Claim, Experiment, Findings
 from anabranch.cli import bench_output, papers
-from anabranch.cli.bench import PAPERS
+from anabranch.cli.bench import ENGINE, PAPERS
 from anabranch.cli.main import COMMANDS, app
 from anabranch.cli.process import signals
 from anabranch.cli.process.failures import RunInterruptedError, SparkFailedError, first_line, reported
@@ -134,6 +135,28 @@ def test_an_experiment_prints_its_table_also_if_the_picture_cannot_be_drawn(
     assert shown.exit_code == 1
     assert "No space left" in shown.stderr
     assert (tmp_path / "liu-06.json").exists()
+
+
+def test_a_benchmark_keeps_its_raw_results_where_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = Findings("liu-06", (), (Claim("all is well", True, "1 of 1"),), EXPERIMENTS[0].workload)
+    monkeypatch.setattr(papers, "embedded_spark", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(Experiment, "run", lambda *_: findings)
+    monkeypatch.setattr(papers, "draw", lambda *_: tmp_path / "liu-06.png")
+    shown = run(app, ["bench", "liu-06", "--out", str(tmp_path / "out"), "--save", str(tmp_path / "kept")])
+
+    assert shown.exit_code == 0
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert f"written: {kept}" in shown.stderr
+    assert json.loads(kept.read_text())["bench"] == "liu-06"
+
+
+@pytest.mark.parametrize("benchmark", [*ENGINE, "flux-06"])
+def test_every_benchmark_refuses_a_place_for_its_results_before_it_runs(benchmark: str, tmp_path: Path) -> None:
+    (tmp_path / "taken.json").touch()
+    shown = run(app, ["bench", benchmark, "--save", str(tmp_path / "taken.json")])
+
+    assert shown.exit_code == 2
+    assert "exists already; name another file" in shown.stderr
 
 
 def test_a_misspelt_command_is_refused_with_exit_code_two_and_the_right_spelling() -> None:

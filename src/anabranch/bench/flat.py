@@ -100,12 +100,16 @@ class FlatResult:
     machine: Machine
     findings: tuple[Finding, ...]
 
-    def to_json(self) -> str:
+    def document(self) -> dict[str, object]:
         """Everything, with the ratios."""
         fields: dict[str, Any] = asdict(self)
         for values, finding in zip(fields["findings"], self.findings, strict=True):
             values |= {"ratio": finding.ratio, "within_limit": finding.within_limit}
-        return json.dumps(fields, indent=2, default=str)
+        return fields
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(options: FlatOptions, report: Report) -> FlatResult:

@@ -72,9 +72,13 @@ class RelocationResult:
         """Whether every move took less than a batch, and copied nothing."""
         return max(self.moves) < median(self.before) and self.copied_bytes == 0
 
-    def to_json(self) -> str:
+    def document(self) -> dict[str, object]:
         """Everything."""
-        return json.dumps(asdict(self), indent=2, default=str)
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: RelocationOptions, report: Callable[[str], None]) -> RelocationResult:

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from rich.table import Table
 
@@ -139,10 +138,13 @@ class ThroughputResult:
     contenders: tuple[ContenderResult, ...]
     ratios: tuple[Ratio, ...]
 
-    def to_json(self) -> str:
+    def document(self) -> dict[str, object]:
         """Everything, every batch time of every run included."""
-        fields: dict[str, Any] = asdict(self)
-        return json.dumps(fields, indent=2, default=str)
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.document(), indent=2, default=str)
 
 
 _KINDS = {

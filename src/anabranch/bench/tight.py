@@ -71,9 +71,13 @@ class MemoryResult:
         """Whether both limits are kept."""
         return self.throughput >= SLOWEST and self.memory <= LARGEST
 
-    def to_json(self) -> str:
+    def document(self) -> dict[str, object]:
         """Everything."""
-        return json.dumps(asdict(self), indent=2, default=str)
+        return asdict(self)
+
+    def to_json(self) -> str:
+        """The document as text."""
+        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(options: MemoryOptions, report: Callable[[str], None]) -> MemoryResult:

@@ -1,5 +1,5 @@
 """What a benchmark needs, where it works, and where its words go: what it is doing to stderr, what it measured to
-stdout."""
+stdout, and with `--save` its raw results to a file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated
 
+import typer
 from rich.console import Console, RenderableType
 
+from anabranch.bench.raw_results import Origin, Result, check_target, origin_of, save
 from anabranch.errors import BenchmarkError, ConfigError
 
 PLAIN_WIDTH = 120
+
+Save = Annotated[
+    Path | None,
+    typer.Option(
+        help="Keep the values of every run: a folder (the file is named after benchmark, day and commit), or a new "
+        "file that ends in .json.",
+    ),
+]
 
 
 def require(module: str, package: str, purpose: str) -> None:
@@ -61,3 +72,16 @@ def show(result: str | RenderableType) -> None:
     else:
         console = Console()
         (console if console.is_terminal else Console(width=PLAIN_WIDTH)).print(result)
+
+
+def begin(bench: str, target: Path | None) -> Origin:
+    """Say where the values of a benchmark come from; refuse a place for them that cannot be written."""
+    if target is not None:
+        check_target(target)
+    return origin_of(bench, sys.argv[1:])
+
+
+def keep(origin: Origin, result: Result, target: Path | None) -> None:
+    """Write what was measured, if it is to be kept."""
+    if target is not None:
+        report(f"written: {save(origin, result, target)}")

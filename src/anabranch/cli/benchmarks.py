@@ -30,7 +30,7 @@ from anabranch.bench.job import (
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
-from anabranch.cli.bench_output import report, require, show, working_folder
+from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
 from anabranch.cli.process.embedded import embedded_spark
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 
@@ -91,6 +91,7 @@ def throughput(
         bool, typer.Option("--tuned", help="Give Spark's joins a checkpoint file manager that starts fewer processes.")
     ] = False,
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -99,7 +100,7 @@ def throughput(
     Prints total and steady-state rows/s, time per batch, peak memory of the process tree, and how many times better
     Anabranch is. A result only counts if all contenders find the same number of results, which is checked.
     """
-    _compare(locals(), CONTENDERS)
+    _compare("throughput", locals(), CONTENDERS)
 
 
 @reported
@@ -115,6 +116,7 @@ def chain(
     seed: Seed = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -122,7 +124,7 @@ def chain(
 
     Prints what `throughput` prints, and checks as it does that all contenders find the same number of results.
     """
-    _compare(locals(), CONTENDERS, streams=4, query=CHAIN)
+    _compare("chain", locals(), CONTENDERS, streams=4, query=CHAIN)
 
 
 @reported
@@ -140,6 +142,7 @@ def shared(
     seed: Seed = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -148,7 +151,7 @@ def shared(
     The second query has other names, another order and other columns; it shares the join. Beside them run two that do
     not, because they differ in a condition. Prints what `throughput` prints; "against" is what more queries cost.
     """
-    _compare(locals(), SHARED_CONTENDERS, query=SHARED)
+    _compare("shared", locals(), SHARED_CONTENDERS, query=SHARED)
 
 
 @reported
@@ -168,6 +171,7 @@ def groupby(
     seed: Seed = _THROUGHPUT["seed"],
     driver_memory: DriverMemory = _THROUGHPUT["driver_memory"],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -179,7 +183,7 @@ def groupby(
     chosen = locals()
     if TRANSFORM in (contender or GROUPBY_CONTENDERS):
         require("google.protobuf", "protobuf", "transformWithState in Python")
-    _compare(chosen, GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
+    _compare("groupby", chosen, GROUPBY_CONTENDERS, streams=1, query=GROUPBY)
 
 
 @reported
@@ -202,6 +206,7 @@ def flat(
         "hot_batch_driver_memory"
     ],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -211,10 +216,12 @@ def flat(
     each as a ratio with a limit. The exit code is 1 if a limit is exceeded.
     """
     chosen = locals()
+    origin = begin("flat", save)
     with working_folder(work) as folder:
         options = _chosen(FlatOptions, chosen, folder, experiments=tuple(experiment or EXPERIMENTS))
         result = flat_benchmark.run(options, report)
     show(result.to_json() if as_json else flat_benchmark.table(result))
+    keep(origin, result, save)
     if not all(finding.within_limit for finding in result.findings):
         raise typer.Exit(FAILED)
 
@@ -230,6 +237,7 @@ def memory(
     repeats: Repeats = _MEMORY["repeats"],
     driver_memory: DriverMemory = _MEMORY["driver_memory"],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -239,10 +247,12 @@ def memory(
     the memory of its Python processes does not grow with the state. The exit code is 1 if a limit is exceeded.
     """
     chosen = locals()
+    origin = begin("memory", save)
     with working_folder(work) as folder:
         options = _chosen(MemoryOptions, chosen, folder)
         result = memory_benchmark.run(options, report)
     show(result.to_json() if as_json else memory_benchmark.table(result))
+    keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)
 
@@ -254,6 +264,7 @@ def relocation(
     turns: Annotated[int, typer.Option(help="How often all of it moves.", min=1)] = _RELOCATION["turns"],
     processors: Annotated[int, typer.Option(help="Query processors.", min=2)] = _RELOCATION["processors"],
     work: Work = None,
+    save: Save = None,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -263,17 +274,21 @@ def relocation(
     exit code is 1 if a move takes longer, or copies.
     """
     chosen = locals()
+    origin = begin("relocation", save)
     with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
         result = relocation_benchmark.run(spark, _chosen(RelocationOptions, chosen, folder), report)
     show(result.to_json() if as_json else relocation_benchmark.table(result))
+    keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)
 
 
-def _compare(chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
+def _compare(bench: str, chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
     """Run a benchmark of several contenders with the options of its command."""
+    origin = begin(bench, chosen["save"])
     with working_folder(chosen["work"]) as folder:
         named = tuple(chosen["contender"] or contenders)
         options = _chosen(ThroughputOptions, chosen, folder, contenders=named, **fixed)
         result = throughput_benchmark.run(options, report)
     show(result.to_json() if chosen["as_json"] else throughput_benchmark.table(result))
+    keep(origin, result, chosen["save"])

@@ -7,7 +7,6 @@ table is printed before anything else is done with the findings, so that no fail
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -17,8 +16,9 @@ import typer
 from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.rig.draw import draw
 from anabranch.bench.experiments.rig.experiment import Experiment
-from anabranch.bench.experiments.rig.report import table, write_findings
-from anabranch.cli.bench_output import report, require, show, working_folder
+from anabranch.bench.experiments.rig.report import table
+from anabranch.bench.raw_results import check_target
+from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
 from anabranch.cli.process.embedded import embedded_spark
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
 from anabranch.errors import ConfigError, did_you_mean
@@ -37,18 +37,25 @@ def command_for(name: str) -> Callable[..., None]:
         out: Annotated[Path, typer.Option(help="Folder for the numbers (JSON) and the picture (PNG).")] = Path(
             "bench-results"
         ),
+        save: Save = None,
         as_json: AsJson = False,
         debug: Debug = False,
     ) -> None:
         chosen = [experiment, *(_named(name) for name in further or ())]
         require("matplotlib", "matplotlib", "the picture")
-        _check_writable(out)
+        if save is not None:
+            check_target(save)
+            if save.suffix == ".json" and further:
+                raise ConfigError(f"--save {save}: one file cannot hold several experiments; name a folder")
+        check_target(out)
         all_hold = True
         for one in chosen:
+            origin = begin(one.name, save)
             with working_folder(None) as folder, embedded_spark(one.session, debug=debug) as spark:
                 findings = one.run(spark, folder, report)
             show(json.dumps(findings.document(), indent=2) if as_json else table(findings))
-            report(f"written: {write_findings(findings, out)}")
+            keep(origin, findings, out / f"{one.name}.json")
+            keep(origin, findings, save)
             report(f"written: {draw(findings, one.draws, out)}")
             all_hold &= findings.hold
         if not all_hold:
@@ -67,12 +74,3 @@ def _named(name: str) -> Experiment:
     if name not in experiments:
         raise ConfigError(f"there is no experiment {name!r}; {did_you_mean(name, experiments)}")
     return experiments[name]
-
-
-def _check_writable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise ConfigError(f"--out {out}: {error.strerror or error}; name a folder that can be written to") from None

@@ -1,10 +1,8 @@
-"""Findings for people, as a table with verdicts, and for programs, as JSON."""
+"""Findings for people: a table, and a verdict for each claim."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.console import Group
 from rich.table import Table
@@ -41,11 +39,3 @@ def table(findings: Findings) -> Group:
 def _verdict(claim: Claim) -> Text:
     verdict, style = ("holds", "green") if claim.holds else ("DOES NOT HOLD", "red")
     return Text(f"{verdict}: {claim.text} ({claim.measured})", style)
-
-
-def write_findings(findings: Findings, folder: Path) -> Path:
-    """The findings as JSON."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{findings.experiment}.json"
-    path.write_text(json.dumps(findings.document(), indent=2))
-    return path
