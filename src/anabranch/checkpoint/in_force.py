@@ -13,6 +13,7 @@ from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
 from anabranch.checkpoint.step import Asked, Step
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.observe.events import EventLog
+from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
@@ -29,7 +30,7 @@ class Standing:
         self.asked = asked
         self.last: Step | None = None
         self._resumed: int | None = None
-        self.distribution = Distribution((nothing,) * asked.processors, asked.placements)
+        self.distribution = Distribution((nothing,) * asked.processors, owned_by(asked.placements))
 
     def resume(self, relocator: Relocator, events: EventLog) -> None:
         """Go on from the checkpoint's last step, which must have been taken by this driver."""
@@ -40,14 +41,14 @@ class Standing:
         for number in checkpoint.steps()[-RETAINED_STEPS:]:
             step = checkpoint.read_step(number)
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
-        found = Distribution(self._retained[last.number], last.placements, last.moving)
+        found = Distribution(self._retained[last.number], last.routings, last.moving)
         if last.plan != checkpoint.plan_number:
             known, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
             last, manifests = carry_over(last, found.manifests, known, now, self.asked, relocator.families)
-            found = Distribution(manifests, last.placements)
-        self.last, self.distribution = last, found
+            found = Distribution(manifests, last.routings)
+        self.last, self.distribution = last, relocator.check(found)
         self._resumed = last.batch_id
-        if last.asked != self.asked or not relocator.fits(found.placements):
+        if last.asked != self.asked or not relocator.fits(found):
             self.list_anew(relocator.rescale(found, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
@@ -74,7 +75,7 @@ class Standing:
         step = self._checkpoint.next_step(
             last,
             processors=found.processors,
-            placements=found.placements,
+            routings=found.routings,
             reports=tuple(names),
             plan=self._checkpoint.plan_number,
             hold=last.hold if hold is None else hold,

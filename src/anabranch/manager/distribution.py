@@ -1,6 +1,6 @@
 """Who has what between two batches, and how that is changed: moving partition groups and changing the processors.
 
-All of it is edits of manifests and placements, by Flux's interface (`state.partition`): nothing is read or copied. What
+All of it is edits of manifests and routings, by Flux's interface (`state.partition`): nothing is read or copied. What
 is changed counts when a step is committed that names it.
 """
 
@@ -8,27 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import accumulate
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.relocation import Message, Relocation
-from anabranch.plan.placement import Placement, moved
+from anabranch.plan.placement import Placement
+from anabranch.plan.routing import Routing, check_routings, owned_by
 from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
+from anabranch.state.share import list_by_owner
 from anabranch.state.spine import Cuts
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The manifest of each processor, the placement of each operator, and the relocations under way."""
+    """The manifest of each processor, the routing of each operator, and the relocations under way."""
 
     manifests: tuple[Manifest, ...]
-    placements: tuple[Placement, ...]
+    routings: tuple[Routing, ...]
     moving: tuple[Relocation, ...] = ()
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The home of every partition group of each operator."""
+        return tuple(routing.placement for routing in self.routings)
+
+    @property
+    def groups(self) -> int:
+        """How many partition groups there are."""
+        return len(self.routings[0].placement)
 
     @property
     def processors(self) -> int:
@@ -60,13 +71,19 @@ class Relocator:
         """The operators of a family."""
         return [n for n, found in enumerate(self.families) if found == family]
 
-    def fits(self, placements: Sequence[Placement]) -> bool:
+    def fits(self, found: Distribution) -> bool:
         """Whether operators of a family are placed alike."""
-        return all(placements[n] == placements[family] for n, family in enumerate(self.families))
+        homes = found.placements
+        return all(homes[n] == homes[family] for n, family in enumerate(self.families))
+
+    def check(self, found: Distribution) -> Distribution:
+        """`found` itself, if every group of every operator is routed as it must be."""
+        check_routings(found.routings, self._owners, found.groups, found.processors)
+        return found
 
     def size(self, found: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
         """How many bytes of state some groups have on a processor, active and spilled."""
-        chosen = GroupSet.of(len(found.placements[family]), groups)
+        chosen = GroupSet.of(found.groups, groups)
         part = extract(found.manifests[sender], self.members(family), chosen, self._owners, self._cuts)[1]
         return part.bytes + part.spilled_bytes
 
@@ -93,18 +110,16 @@ class Relocator:
 
     def rescale(self, found: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
         """All state listed by other placements. What was on its way arrives nowhere else than there."""
-        everything = reduce(Manifest.union, found.manifests)
-        listed = (
-            everything.of_groups([GroupSet.owned(placement, p) for placement in placements], self._owners, self._cuts)
-            for p in range(processors)
-        )
-        return Distribution(tuple(listed), placements)
+        assert not any(routing.diffused for routing in found.routings), "what is diffused has to be gathered first"
+        routings = owned_by(placements)
+        listed = list_by_owner(found.manifests, routings, self._owners, processors, self._cuts)
+        return self.check(Distribution(listed, routings))
 
     def held_back(self, found: Distribution) -> dict[int, GroupSet]:
         """The groups, by operator, whose rows have to wait since they are on their way."""
         held: dict[int, GroupSet] = {}
         for move in (relocation.move for relocation in found.moving if relocation.holds_back):
-            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+            groups = GroupSet.of(found.groups, move.groups)
             held = unite(held, dict.fromkeys(self.members(move.family), groups))
         return held
 
@@ -113,7 +128,7 @@ class Relocator:
         warm: dict[int, tuple[RunFile, ...]] = {}
         for relocation in found.moving:
             move = relocation.move
-            groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+            groups = GroupSet.of(found.groups, move.groups)
             part = extract(found.manifests[move.sender], self.members(move.family), groups, self._owners, self._cuts)[1]
             files = sorted({piece.file for piece in part.active()}, key=lambda file: file.name)
             sizes = [file.bytes for file in files]
@@ -128,32 +143,33 @@ class Relocator:
         move, clock = relocation.move, self._clock
         relocation = relocation.say(Message.SEND, clock())
         members = self.members(move.family)
-        groups = GroupSet.of(len(found.placements[move.family]), move.groups)
+        groups = GroupSet.of(found.groups, move.groups)
         kept, part = extract(found.manifests[move.sender], members, groups, self._owners, self._cuts)
         relocation = relocation.say(Message.RECEIVE, clock())
         found = found.with_manifest(move.sender, kept)
         found = found.with_manifest(move.receiver, install(found.manifests[move.receiver], part))
         relocation = relocation.say(Message.RECEIVED, clock())
         numbers = frozenset(move.groups)
-        placements = tuple(
-            moved(placement, numbers, move.receiver) if n in members else placement
-            for n, placement in enumerate(found.placements)
+        routings = tuple(
+            routing.moved(numbers, move.receiver) if n in members else routing
+            for n, routing in enumerate(found.routings)
         )
-        return replace(found, placements=placements), relocation.say(Message.REACTIVATE, clock())
+        return self.check(replace(found, routings=routings)), relocation.say(Message.REACTIVATE, clock())
 
     def _check(self, found: Distribution, move: RelocateGroups) -> None:
         """Refuse what a policy of a user's own, or a user, may have got wrong."""
         what = f"{len(move.groups)} groups cannot move from processor {move.sender} to processor {move.receiver}"
-        count = len(found.placements[0])
+        count = found.groups
         if move.family not in self.families or not all(0 <= group < count for group in move.groups):
             families = sorted(set(self.families))
             raise ConfigError(f"{what}: there are {count} groups and the families {families}, not {move}")
         if not all(0 <= p < found.processors for p in (move.sender, move.receiver)) or move.sender == move.receiver:
             raise ConfigError(f"{what}: it must be from one of {found.processors} processors to another one")
-        placement = found.placements[move.family]
-        others = [group for group in move.groups if placement[group] != move.sender]
+        routing = found.routings[move.family]
+        others = [group for group in move.groups if routing.owner(group) != move.sender]
         if others:
-            raise ConfigError(f"{what}: group {others[0]} is on processor {placement[others[0]]}")
+            hosts = ", ".join(map(str, routing.hosts(others[0])))
+            raise ConfigError(f"{what}: group {others[0]} is on processor {hosts}")
         for entry in (relocation.move for relocation in found.moving if relocation.move.family == move.family):
             both = {*entry.groups} & {*move.groups}
             if both:

@@ -10,6 +10,7 @@ network      several queries as one network of operators with ports
 identity     what the state of an operator depends on
 assembly     networks put together from queries
 placement    where operators are
+routing      which processors get a row, by port and partition group
 rounds       in how many exchanges a network runs on its placement
 watermark    what is late, dead and settled, as arithmetic on event time
 explain, svg the plan for people

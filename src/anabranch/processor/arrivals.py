@@ -116,7 +116,7 @@ class Arrivals:
 
 def check_owned(plan: ProcessorPlan, task: StepTask, port: int, delta: Segment) -> None:
     """Refuse rows of partition groups that are not this processor's."""
-    owned = task.owned[plan.owners[port]]
+    owned = task.owned[port]
     if owned.is_all:
         return
     foreign = np.flatnonzero((group_counts(delta.hashes, plan.groups) > 0) & ~owned.mask())

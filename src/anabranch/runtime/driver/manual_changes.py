@@ -63,9 +63,9 @@ class ByHand:
         self._check(found, groups, receiver)
         adapted, asked = Adapted(found), self._adaptation.now()
         for family in self._families(operator):
-            placement = found.placements[family]
-            for sender in sorted({placement[group] for group in groups} - {receiver}):
-                own = tuple(group for group in groups if placement[group] == sender)
+            homes = found.routings[family].placement
+            for sender in sorted({homes[group] for group in groups} - {receiver}):
+                own = tuple(group for group in groups if homes[group] == sender)
                 size = self._adaptation.relocator.size(adapted.distribution, family, own, sender)
                 move = RelocateGroups(family, own, sender, receiver, size, ASKED, pace)
                 after, relocation = self._adaptation.relocator.begin(adapted.distribution, move, asked)
@@ -78,7 +78,7 @@ class ByHand:
         found = self._standing.distribution
         if not is_whole(processors) or processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
-        even_placement(len(found.placements[0]), processors)
+        even_placement(found.groups, processors)
         if processors == found.processors:
             return
         placements = tuple(
@@ -107,7 +107,7 @@ class ByHand:
 
     def _check(self, found: Distribution, groups: Sequence[int], receiver: int) -> None:
         """Refuse what makes no sense."""
-        count = len(found.placements[0])
+        count = found.groups
         if not groups:
             raise ConfigError("no group to move was given")
         for group in groups:

@@ -335,7 +335,7 @@ class StepRunner:
         self._todo = Todo.of(self._last, extra)
         behind = self._cleaning.behind(self._manifests)
         self._now = self._times.of_step(self._last, behind, ending=extra is not None and extra.ending)
-        self._processors.place(self._standing.distribution.placements, self.processors)
+        self._processors.route(self._standing.distribution.routings, self.processors)
         directory = self._checkpoint.prepare_step(number)
         kind = _kind(extra)
         failpoint(f"{kind}.before_sink")
@@ -408,7 +408,7 @@ class StepRunner:
             self._last,
             batch_id=batch_id,
             processors=after.processors,
-            placements=after.placements,
+            routings=after.routings,
             reports=name_reports(
                 number, named, {p: (reports[p], after.manifests[p]) for p in adapted.changed}, directory
             ),
