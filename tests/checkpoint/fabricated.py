@@ -10,10 +10,12 @@ import pyarrow as pa
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.step import Step
 from anabranch.plan.placement import even_placement
-from anabranch.state.groups import GroupSet, group_bits
+from anabranch.plan.routing import Routing
+from anabranch.state.groups import group_bits
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
 from anabranch.state.run import Segment, write_run
+from anabranch.state.share import home_groups
 from anabranch.state.spine import Spine
 from anabranch.state.store import encode_document, write_file
 
@@ -46,7 +48,7 @@ class Fabricated:
         self.checkpoint = Checkpoint(path)
         self.checkpoint.take(IDENTITY)
         self.checkpoint.adopt(PLAN)
-        self.placement = even_placement(GROUPS, processors)
+        self.routing = Routing(even_placement(GROUPS, processors))
         self.manifests = [Manifest.empty(len(ALIASES), 1)] * processors
         self.last: Step | None = None
         self.retained: dict[int, list[Manifest]] = {}
@@ -70,7 +72,7 @@ class Fabricated:
             self.last,
             batch_id=batch_id,
             processors=len(self.manifests),
-            placements=(self.placement,),
+            routings=(self.routing,),
             reports=tuple(names),
             newest=(NEWEST, None),
             totals={
@@ -95,7 +97,7 @@ class Fabricated:
 
     def _insert(self, spine: Spine, step: int, processor: int, number: int) -> Spine:
         rng = np.random.default_rng([step, processor, number])
-        owned, width = GroupSet.owned(self.placement, processor).numbers(), 1 << (64 - group_bits(GROUPS))
+        owned, width = home_groups(self.routing, processor).numbers(), 1 << (64 - group_bits(GROUPS))
         within = rng.integers(0, width - 1, ROWS, dtype=np.uint64, endpoint=True)
         hashes = np.sort(rng.choice(owned, ROWS).astype(np.uint64) * np.uint64(width) + within)
         rows = pa.record_batch({"hash": pa.array(hashes), "v": pa.array(np.arange(ROWS))})

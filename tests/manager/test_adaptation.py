@@ -12,6 +12,7 @@ from anabranch.manager.distribution import Distribution
 from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Snapshot
+from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report
@@ -34,7 +35,7 @@ def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path:
     SEEN.clear()
     plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
     adaptation = Adaptation(plan, tmp_path, Memory(100), [Looks()])
-    found = Distribution((Manifest.empty(2, 1),), ((0,) * GROUPS,))
+    found = Distribution((Manifest.empty(2, 1),), owned_by([(0,) * GROUPS]))
     for step, back in enumerate([[1], [], [2, 3], []], start=1):
         groups = GroupSet.of(GROUPS, back)
         cleaned_up = {0: CleanUp(GroupSet.all(GROUPS), groups)}

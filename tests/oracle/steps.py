@@ -27,13 +27,14 @@ from anabranch.observe.events import EventLog
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
+from anabranch.plan.routing import check_routings
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import Question, open_run, propose
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import Target
-from anabranch.state.groups import GroupSet
 from anabranch.state.run import FileCuts
+from anabranch.state.share import groups_by_port, home_groups
 from anabranch.state.spill import present_groups
 
 
@@ -153,18 +154,18 @@ class Steps:
         """Every partition group of every operator has one owner, and nobody else has state of it."""
         found = self.runner._context.in_force.distribution
         cuts = FileCuts(self.taken.state, self.groups)
-        for n, placement in enumerate(found.placements):
-            assert all(0 <= owner < found.processors for owner in placement)
-            for p, manifest in enumerate(found.manifests):
-                own = GroupSet.owned(placement, p)
-                ports = [
-                    spine for (m, _), spine in zip(self.plan.network.ports, manifest.spines, strict=True) if m == n
-                ]
-                state = manifest.operators[n]
-                slices = [piece for spine in ports for piece in (*spine.slices(), *spine.retired)]
-                slices += [piece for held in state.held for piece in held]
+        owners = self.plan.layout.processor.owners
+        check_routings(found.routings, owners, self.groups, found.processors)
+        for p, manifest in enumerate(found.manifests):
+            own = groups_by_port(found.routings, owners, p)
+            for port, spine in enumerate(manifest.spines):
+                slices = [*spine.slices(), *spine.retired]
+                assert not present_groups(slices, self.groups, cuts) - own[port], f"port {port} on processor {p}"
+            for n, state in enumerate(manifest.operators):
+                slices = [piece for held in state.held for piece in held]
                 slices += [piece for generation in state.generations for port in generation.ports for piece in port]
-                assert not present_groups(slices, self.groups, cuts) - own, f"operator {n} on processor {p}"
+                home = home_groups(found.routings[n], p)
+                assert not present_groups(slices, self.groups, cuts) - home, f"operator {n} on processor {p}"
 
     @property
     def answer(self) -> pa.Table:

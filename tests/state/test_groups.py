@@ -80,16 +80,6 @@ def test_sets_of_groups_are_sets(groups: int, data: st.DataObject, values: list[
     assert len(GroupSet.all(groups)) == groups
 
 
-@examples(60)
-@given(groups=group_numbers, data=st.data())
-def test_the_groups_of_all_processors_are_all_groups(groups: int, data: st.DataObject) -> None:
-    owners = st.lists(st.integers(0, 4), min_size=groups, max_size=groups)
-    placement = data.draw(owners) if groups <= 64 else list(even_placement(groups, min(3, groups)))
-    owned = [GroupSet.owned(placement, p).numbers().tolist() for p in range(5)]
-    assert sorted(group for part in owned for group in part) == list(range(groups))
-    assert all(placement[group] == p for p, part in enumerate(owned) for group in part)
-
-
 @pytest.mark.parametrize("groups", [0, -1, 3, 6, MAX_GROUPS * 2, 2.0, "16"])
 def test_a_number_of_groups_that_is_no_power_of_two_is_refused(groups: object) -> None:
     with pytest.raises(ConfigError, match="power of two"):

@@ -13,8 +13,10 @@ from numpy.typing import NDArray
 
 from anabranch.kernel.lookup import in_time
 from anabranch.plan.placement import even_placement
+from anabranch.plan.routing import Routing
 from anabranch.state import merge as merge_module
 from anabranch.state.groups import GroupSet
+from anabranch.state.share import home_groups
 from anabranch.state.slice import time_span
 from anabranch.state.spine import Spine
 from tests.oracle.profiles import examples
@@ -43,8 +45,9 @@ def test_the_groups_of_all_processors_partition_a_spine(
         before = ledger.runs.column(ledger.spine, "id")
         files = len(ledger.runs.written)
         parts = []
+        routing = Routing(tuple(placement))
         for processor in sorted(set(placement)):
-            part = ledger.spine.of_groups(GroupSet.owned(placement, processor), ledger.runs.cuts(groups))
+            part = ledger.spine.of_groups(home_groups(routing, processor), ledger.runs.cuts(groups))
             owned = {group for group, owner in enumerate(placement) if owner == processor}
             assert {h * groups >> 64 for h in ledger.runs.column(part, "hash")} <= owned
             parts.append(part)

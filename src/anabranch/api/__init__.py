@@ -5,6 +5,7 @@ engine            registered streams and operators; `sql` makes queries of them,
 query             a continuous query, checked before any data flows
 writer            where its answer goes: `writeStream`
 targets           what a query is called among others, and the sink that its writer describes
+start             checks what was asked for, takes the checkpoint, begins
 run               queries that are being answered: progress, events, changes while they run
 progress          Anabranch's part of `lastProgress`
 picture           the plan, drawn

@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.api.query import Query
-from anabranch.api.run import Run, start_run
+from anabranch.api.run import Run
+from anabranch.api.start import start_run
 from anabranch.api.writer import Writer
 from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,18 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-import anabranch
 from anabranch.api.picture import draw
 from anabranch.api.progress import describe, groups, lateness_of, processors, totals
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
-from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
-from anabranch.observe.events import Event, EventLog, log_end, log_start
+from anabranch.observe.events import Event, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
@@ -37,7 +34,6 @@ from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
 from anabranch.runtime.sinks.answers import Target
-from anabranch.runtime.sinks.output_folder import check_folder
 from anabranch.runtime.spark.internals import empty_frame
 from anabranch.runtime.spark.query_settings import session_like
 from anabranch.state.store import local_path
@@ -51,7 +47,6 @@ KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
 IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
-AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
 
 class Run:
@@ -496,43 +491,3 @@ class Run:
 def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
     """An empty batch, in a session of its own."""
     return empty_frame(session_like(spark), plan.packed.schema)
-
-
-def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
-    """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
-    check_missing(missing)
-    if not writers:
-        raise ConfigError("there is no query to start")
-    triggers = [writer._trigger for writer in writers if writer._trigger is not None]
-    if any(trigger != triggers[0] for trigger in triggers):
-        raise ConfigError("queries that start together have one trigger; give all of them the same")
-    if len({local_path(writer._checkpoint) for writer in writers}) > 1:
-        raise ConfigError("queries that start together have one checkpoint; give them the same, or none")
-    named: dict[str, Writer] = {}
-    for writer in writers:
-        named[free_name(writer, named)] = writer
-        writer._check_partitions()
-        check_target(writer, engine.spark)
-    settings = engine._settings
-    for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
-        if aside is not None:
-            check_folder(aside, whose)
-    checkpoint = Checkpoint(writers[0]._checkpoint)
-    checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
-    run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
-    try:
-        resumed = checkpoint.last_step()
-        if resumed is not None:
-            run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
-        removed = missing_queries(checkpoint, named) if missing == REMOVE else []
-        run._launch(named, removed)
-        for name in removed:
-            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
-        log_start(run.queries, run._runner.processors, checkpoint.path)
-    except BaseException:
-        checkpoint.release()
-        raise
-    for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
-        run._threads.append(threading.Thread(target=task, name=name, daemon=True))
-        run._threads[-1].start()
-    return run

@@ -12,7 +12,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from anabranch.api.run import Run, start_run
+from anabranch.api.run import Run
+from anabranch.api.start import start_run
 from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.runtime.sinks.formats import OWN_FORMATS, SinkOptions

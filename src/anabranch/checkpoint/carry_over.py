@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.plan.placement import on_processors
+from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
 from anabranch.state.store import Json
@@ -39,16 +40,17 @@ def carry_over(
         totals[name] = _listed(totals[name], *sources, 0)
     totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
 
-    there = _listed(last.placements, *operators, None)
-    homes = {families[n]: placement for n, placement in enumerate(there) if placement is not None}
+    there = _listed(last.routings, *operators, None)
+    homes = {families[n]: routing.placement for n, routing in enumerate(there) if routing is not None}
     wanted = [on_processors(placement, asked.processors, last.processors) for placement in asked.placements]
     asked_then = zip(asked.placements, _listed(last.asked.placements, *operators, None), strict=True)
     step = replace(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
-        placements=tuple(
-            homes.get(families[n], wanted[n]) if placement is None else placement for n, placement in enumerate(there)
+        routings=tuple(
+            Routing(homes.get(families[n], wanted[n])) if routing is None else routing
+            for n, routing in enumerate(there)
         ),
         totals=totals,
         clean_up=under(last.clean_up, known, plan),

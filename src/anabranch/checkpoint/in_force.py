@@ -15,6 +15,7 @@ from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.observe.events import EventLog
+from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
@@ -35,7 +36,7 @@ class InForce:
         self.last: Step | None = None
         self.awaiting: int | None = None
         self._resumed: int | None = None
-        self.distribution = Distribution((nothing,) * asked.processors, asked.placements)
+        self.distribution = Distribution((nothing,) * asked.processors, owned_by(asked.placements))
 
     def resume(self, relocator: Relocator, families: Sequence[int], events: EventLog) -> None:
         """Go on from the checkpoint's last step, which must have been taken by this driver.
@@ -49,14 +50,14 @@ class InForce:
         for number in checkpoint.steps()[-RETAINED_STEPS:]:
             step = checkpoint.read_step(number)
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
-        distribution = Distribution(self._retained[last.number], last.placements, last.moving)
+        distribution = Distribution(self._retained[last.number], last.routings, last.moving)
         if last.plan != checkpoint.plan_number:
             before, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
             last, manifests = carry_over(last, distribution.manifests, before, now, self.asked, families)
-            distribution = Distribution(manifests, last.placements)
-        self.last, self.distribution = last, distribution
+            distribution = Distribution(manifests, last.routings)
+        self.last, self.distribution = last, relocator.check(distribution)
         self._resumed = last.batch_id
-        if last.asked != self.asked or not relocator.fits(distribution.placements):
+        if last.asked != self.asked or not relocator.fits(distribution):
             self.list_anew(relocator.rescale(distribution, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
@@ -83,7 +84,7 @@ class InForce:
         step = self._checkpoint.next_step(
             last,
             processors=distribution.processors,
-            placements=distribution.placements,
+            routings=distribution.routings,
             reports=tuple(names),
             plan=self._checkpoint.plan_number,
             hold=last.hold if hold is None else hold,

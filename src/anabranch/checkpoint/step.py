@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from anabranch.manager.relocation import Relocation
 from anabranch.plan.placement import Placement, as_blocks, from_blocks
+from anabranch.plan.routing import Routing
 from anabranch.state.groups import GroupSet
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json
@@ -62,7 +63,7 @@ class InitialPlacement:
 class Step:
     """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
 
-    State is listed on `processors`; `placements` say where each operator is. What is older than `settled` has been
+    State is listed on `processors`; `routings` say where each operator is. What is older than `settled` has been
     answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
     own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
     and `hold` are the groups whose rows wait in it. `moving` are relocations under way. `asked` is what the program
@@ -73,7 +74,7 @@ class Step:
     batch_id: int
     epoch: int
     processors: int
-    placements: tuple[Placement, ...]
+    routings: tuple[Routing, ...]
     reports: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any]
@@ -87,10 +88,10 @@ class Step:
 
     def to_json(self) -> Json:
         """As committed."""
-        body = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        body = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "routings"}
         return {
             **body,
-            "placements": [as_blocks(placement) for placement in self.placements],
+            "placements": [routing.to_json() for routing in self.routings],
             "clean_up": clean_up_to_json(self.clean_up),
             "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
             "moving": [relocation.to_json() for relocation in self.moving],
@@ -105,7 +106,7 @@ class Step:
             body["batch_id"],
             body["epoch"],
             body["processors"],
-            tuple(from_blocks(blocks) for blocks in body["placements"]),
+            tuple(map(Routing.from_json, body["placements"])),
             tuple(body["reports"]),
             tuple(body["newest"]),
             body["totals"],

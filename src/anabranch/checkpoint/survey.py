@@ -198,7 +198,7 @@ def _read_steps(look: _Look) -> None:
 def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
     """Check every file that a retained step names; count the groups of the newest one on the way."""
     step = look.steps[newest] if newest is not None else None
-    count = len(step.placements[0]) if step else 0
+    count = len(step.routings[0].placement) if step else 0
     active, spilled = _Groups.none(count), _Groups.none(count)
     generations: NDArray[np.int64] = np.zeros(count, np.int64)
     listed = look.manifests[newest] if newest is not None else []
@@ -225,13 +225,13 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
     return tuple(
         GroupSeen(
             group,
-            tuple(sorted(set(owners))),
+            tuple(sorted({p for routing in step.routings for p in routing.hosts(group)})),
             int(active.rows[group]),
             round(float(active.bytes[group])),
             round(float(spilled.bytes[group])),
             int(generations[group]),
         )
-        for group, owners in enumerate(zip(*step.placements, strict=True))
+        for group in range(count)
     )
 
 

@@ -1,6 +1,6 @@
 """Who has what between two batches, and how that is changed: moving partition groups and changing the processors.
 
-All of it is edits of manifests and placements, by Flux's interface (`state.partition`): nothing is read or copied. What
+All of it is edits of manifests and routings, by Flux's interface (`state.partition`): nothing is read or copied. What
 is changed counts when a step is committed that names it.
 """
 
@@ -8,27 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from itertools import accumulate
 
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Message, Relocation
-from anabranch.plan.placement import Placement, moved
+from anabranch.plan.placement import Placement
+from anabranch.plan.routing import Routing, check_routings, owned_by
 from anabranch.state.groups import GroupSet, unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
+from anabranch.state.share import list_by_owner
 from anabranch.state.slice import Cuts
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The manifest of each processor, the placement of each operator, and the relocations under way."""
+    """The manifest of each processor, the routing of each operator, and the relocations under way."""
 
     manifests: tuple[Manifest, ...]
-    placements: tuple[Placement, ...]
+    routings: tuple[Routing, ...]
     moving: tuple[Relocation, ...] = ()
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The home of every partition group of each operator."""
+        return tuple(routing.placement for routing in self.routings)
+
+    @property
+    def groups(self) -> int:
+        """How many partition groups there are."""
+        return len(self.routings[0].placement)
 
     @property
     def processors(self) -> int:
@@ -56,13 +67,19 @@ class Relocator:
         self._cuts = cuts
         self._clock = clock
 
-    def fits(self, placements: Sequence[Placement]) -> bool:
+    def fits(self, distribution: Distribution) -> bool:
         """Whether operators of a family are placed alike."""
-        return all(placements[n] == placements[family] for n, family in enumerate(self._plan.families))
+        homes = distribution.placements
+        return all(homes[n] == homes[family] for n, family in enumerate(self._plan.families))
+
+    def check(self, distribution: Distribution) -> Distribution:
+        """`distribution` itself, if every group of every operator is routed as it must be."""
+        check_routings(distribution.routings, self._owners, distribution.groups, distribution.processors)
+        return distribution
 
     def size(self, distribution: Distribution, family: int, groups: Sequence[int], sender: int) -> int:
         """How many bytes of state some groups have on a processor, active and spilled."""
-        chosen = GroupSet.of(len(distribution.placements[family]), groups)
+        chosen = GroupSet.of(distribution.groups, groups)
         part = extract(distribution.manifests[sender], self._plan.members(family), chosen, self._owners, self._cuts)[1]
         return part.bytes + part.spilled_bytes
 
@@ -88,18 +105,18 @@ class Relocator:
 
     def rescale(self, distribution: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
         """All state listed by other placements. What was on its way arrives nowhere else than there."""
-        everything = reduce(Manifest.union, distribution.manifests)
-        listed = (
-            everything.of_groups([GroupSet.owned(placement, p) for placement in placements], self._owners, self._cuts)
-            for p in range(processors)
+        assert not any(routing.diffused for routing in distribution.routings), (
+            "what is diffused has to be gathered first"
         )
-        return Distribution(tuple(listed), placements)
+        routings = owned_by(placements)
+        listed = list_by_owner(distribution.manifests, routings, self._owners, processors, self._cuts)
+        return self.check(Distribution(listed, routings))
 
     def held_back(self, distribution: Distribution) -> dict[int, GroupSet]:
         """The groups, by operator, whose rows have to wait since they are on their way."""
         held: dict[int, GroupSet] = {}
         for move in (relocation.move for relocation in distribution.moving if relocation.holds_back):
-            groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+            groups = GroupSet.of(distribution.groups, move.groups)
             held = unite(held, dict.fromkeys(self._plan.members(move.family), groups))
         return held
 
@@ -108,7 +125,7 @@ class Relocator:
         warm: dict[int, tuple[RunFile, ...]] = {}
         for relocation in distribution.moving:
             move = relocation.move
-            groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+            groups = GroupSet.of(distribution.groups, move.groups)
             part = extract(
                 distribution.manifests[move.sender], self._plan.members(move.family), groups, self._owners, self._cuts
             )[1]
@@ -125,15 +142,15 @@ class Relocator:
         move, clock = relocation.move, self._clock
         relocation = relocation.say(Message.SEND, clock())
         members = self._plan.members(move.family)
-        groups = GroupSet.of(len(distribution.placements[move.family]), move.groups)
+        groups = GroupSet.of(distribution.groups, move.groups)
         kept, part = extract(distribution.manifests[move.sender], members, groups, self._owners, self._cuts)
         relocation = relocation.say(Message.RECEIVE, clock())
         distribution = distribution.with_manifest(move.sender, kept)
         distribution = distribution.with_manifest(move.receiver, install(distribution.manifests[move.receiver], part))
         relocation = relocation.say(Message.RECEIVED, clock())
         numbers = frozenset(move.groups)
-        placements = tuple(
-            moved(placement, numbers, move.receiver) if n in members else placement
-            for n, placement in enumerate(distribution.placements)
+        routings = tuple(
+            routing.moved(numbers, move.receiver) if n in members else routing
+            for n, routing in enumerate(distribution.routings)
         )
-        return replace(distribution, placements=placements), relocation.say(Message.REACTIVATE, clock())
+        return self.check(replace(distribution, routings=routings)), relocation.say(Message.REACTIVATE, clock())

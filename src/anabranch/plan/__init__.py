@@ -7,9 +7,11 @@ arrangement  which streams meet where, given what they have in common
 join_keys    join keys out of equalities
 join_order   a logical query arranged for one shape of its joins
 network      several queries as one network of operators with ports
+port_state   what lies at a port, whatever the tree around it
 identity     what the state of an operator depends on
 assembly     networks put together from queries
 placement    where operators are
+routing      which processors get a row, by port and partition group
 rounds       in how many exchanges a network runs on its placement
 watermark    what is late, dead and settled, as arithmetic on event time
 explain, svg the plan for people

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.plan.identity import Demand, Described, Description
 from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
+from anabranch.plan.port_state import PortState
 from anabranch.plan.query import (
     AggregateCall,
     ContinuousQuery,
@@ -33,11 +34,16 @@ def network_of(requests: Sequence[Request], streams: Mapping[str, StreamSchema])
 
 @dataclass(slots=True)
 class _Draft:
-    """An operator while queries are added. `aliases` are those of its inputs in canonical order."""
+    """An operator while queries are added. `aliases` are those of its inputs in canonical order.
+
+    `ranks` are, per port of a join, the aliases whose rows it holds, in the order in which the port's identity names
+    them.
+    """
 
     identity: str
     aliases: tuple[str, ...]
     ports: list[Port]
+    ranks: tuple[tuple[str, ...], ...] = ()
     terms: tuple[tuple[Column, ...], ...] = ()
     columns: set[Column] = field(default_factory=set)
     grouping: Grouping | None = None
@@ -84,7 +90,7 @@ class _Builder:
             if told.group.identity not in known:
                 known[told.group.identity] = len(self._drafts)
                 below = tuple(names.text(text) for text in told.conditions(len(told.parts) - 1))
-                self._drafts.append(self._group(query.grouping, told.group, nodes[-1], below, names))
+                self._drafts.append(self._group(query.grouping, told, nodes[-1], below, names))
             nodes.append(known[told.group.identity])
         outputs = tuple(Output(output.name, names.text(output.expression)) for output in query.outputs)
         return Fed(nodes[-1], tuple(map(names.text, query.conditions)), outputs)
@@ -113,11 +119,12 @@ class _Builder:
                 # Rows without any column could not be counted.
                 first = self._inputs[draft.aliases[0]].entry
                 draft.columns.add((first.alias, self._streams[first.stream].columns[0]))
-            ports = []
+            ports: list[Port] = []
             for port in draft.ports:
                 below = {inputs[~port.node].entry.alias} if port.node < 0 else set(self._drafts[port.node].aliases)
                 stored = set() if draft.grouping else {column for column in draft.columns if column[0] in below}
-                ports.append(replace(port, node=node(port.node), columns=ordered(stored)))
+                state = port.state if draft.grouping else _storing(port.state, draft.ranks[len(ports)], stored)
+                ports.append(replace(port, node=node(port.node), columns=ordered(stored), state=state))
                 if port.node < 0 and draft.grouping is None:
                     entry = inputs[~port.node].entry
                     kept = replace(entry, columns=tuple(column for _, column in ordered(stored)))
@@ -154,7 +161,7 @@ class _Builder:
         self, query: ContinuousQuery, n: int, part: Described, told: Description, nodes: list[int], names: _Names
     ) -> _Draft:
         operator = query.operators[n]
-        ports = []
+        ports, ranks = [], []
         for below in part.parts:
             texts = operator.keys[operator.parts.index(below)]
             keys = tuple(texts[k] for k in part.key)
@@ -164,18 +171,22 @@ class _Builder:
                 alias = names.aliases[query.inputs[below].alias]
                 entry = self._inputs[alias]
                 self._inputs[alias] = replace(entry, entry=replace(entry.entry, key=keys))
-            ports.append(Port(nodes[below], keys, tuple(map(names.text, told.conditions(below)))))
+            state = PortState(told.join_port(n, below), frozenset())
+            ports.append(Port(nodes[below], keys, state, tuple(map(names.text, told.conditions(below)))))
+            ranks.append(tuple(names.aliases[query.inputs[i].alias] for i in told.ranked(below)))
         terms = tuple(names.terms(query.classes[operator.classes[k]]) for k in part.key)
-        return _Draft(part.identity, tuple(names.aliases[alias] for alias in part.aliases), ports, terms)
+        aliases = tuple(names.aliases[alias] for alias in part.aliases)
+        return _Draft(part.identity, aliases, ports, tuple(ranks), terms)
 
     def _group(
-        self, grouping: Grouping, part: Described, node: int, conditions: tuple[str, ...], names: _Names
+        self, grouping: Grouping, told: Description, node: int, conditions: tuple[str, ...], names: _Names
     ) -> _Draft:
         keys = tuple(map(names.text, grouping.keys))
         calls = tuple(AggregateCall(c.function, c.argument and names.text(c.argument)) for c in grouping.calls)
         made = replace(grouping, keys=keys, calls=calls, conditions=())
-        aliases = tuple(names.aliases[alias] for alias in part.aliases)
-        return _Draft(part.identity, aliases, [Port(node, keys, conditions)], grouping=made)
+        aliases = tuple(names.aliases[alias] for alias in told.root.aliases)
+        state = PortState(told.group_port(grouping), told.group_columns(grouping))
+        return _Draft(told.root.identity, aliases, [Port(node, keys, state, conditions)], grouping=made)
 
 
 class _Names:
@@ -195,6 +206,13 @@ class _Names:
 
     def terms(self, terms: Sequence[Column]) -> tuple[Column, ...]:
         return tuple((self.aliases[alias], text) for alias, text in terms)
+
+
+def _storing(state: PortState, ranks: Sequence[str], columns: set[Column]) -> PortState:
+    """The state of a port that stores some columns."""
+    return replace(
+        state, columns=frozenset(joined_column(str(ranks.index(alias)), column) for alias, column in columns)
+    )
 
 
 def _candidates(alias: str, name: str) -> Iterator[str]:

@@ -8,16 +8,19 @@ Only queries that begin together (`since`) share: one that is added later must n
 
 So a description of an operator leaves out aliases: columns are named by the rank of their input among those that the
 operator joins, and parts stand in an order that does not depend on the text.
+
+The identity of the state at a port (`port_state`) is another matter: it leaves out the tree, too, and comes from the
+query without its order of joins.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.network import Column
+from anabranch.plan.port_state import PortIdentity, digest
 from anabranch.plan.query import ContinuousQuery, Grouping, StreamSchema, joined_column, quote
 from anabranch.plan.texts import substituted
 from anabranch.plan.watermark import can_be_late, input_times
@@ -59,6 +62,7 @@ class Description:
         for n in range(len(query.operators)):
             self.parts.append(self._join(n))
         self.group = None if query.grouping is None else self._group(query.grouping)
+        self._held = [self._held_input(n) for n in range(len(query.inputs))]
 
     @property
     def root(self) -> Described:
@@ -82,6 +86,122 @@ class Description:
             sorted(substituted(text, names) for text in self._query.conditions),
             [[output.name, substituted(output.expression, names)] for output in self._query.outputs],
         ]
+
+    def ranked(self, part: int) -> tuple[int, ...]:
+        """The inputs that a part holds, in the order in which an identity of its state names them."""
+        return tuple(sorted(self._query.inputs_of(part), key=lambda n: (self._held[n], n)))
+
+    def join_port(self, n: int, part: int) -> PortIdentity:
+        """The identity of the state of one of the parts that a join takes."""
+        ranked = self.ranked(part)
+        classes = [self._query.classes[self._query.operators[n].classes[k]] for k in self._joined(n).key]
+        key = []
+        for terms in classes:
+            inside = sorted(self._ranked_text(term, ranked) for term in terms if self._number[term[0]] in ranked)
+            compared = sorted([self._held[self._number[alias]], text] for alias, text in terms)
+            key.append((" = ".join(inside), digest(compared)))
+        return PortIdentity(self._holds(ranked), self._met(ranked), tuple(key))
+
+    def group_port(self, grouping: Grouping) -> PortIdentity:
+        """The identity of the state of the query's grouping."""
+        ranked = self.ranked(self._query.root)
+        names = self._rank_names(ranked)
+        key = tuple((substituted(text, names), "") for text in grouping.keys)
+        return PortIdentity(self._holds(ranked), self._met(ranked), key)
+
+    def group_columns(self, grouping: Grouping) -> frozenset[str]:
+        """What the query's grouping stores of a row."""
+        names = self._rank_names(self.ranked(self._query.root))
+        if grouping.applied is not None:
+            return frozenset(grouping.applied.columns)
+        return frozenset(substituted(call.argument, names) for call in grouping.calls if call.argument is not None)
+
+    def rows(self) -> list[object]:
+        """What rows the query gives, apart from all names and from the order of its joins."""
+        ranked, grouping = self.ranked(self._query.root), self._query.grouping
+        names = self._rank_names(ranked)
+        told: list[object] = [self._holds(ranked), self._met(ranked)]
+        if grouping is not None:
+            applied = grouping.applied
+            told += [
+                [substituted(key, names) for key in grouping.keys],
+                [[call.function, call.argument and substituted(call.argument, names)] for call in grouping.calls],
+                [grouping.rows, grouping.distinct, grouping.once],
+                sorted(grouping.conditions),
+                None if applied is None else [repr(applied.operator), applied.columns, applied.gives],
+            ]
+            names = {}
+        return [*told, [[output.name, substituted(output.expression, names)] for output in self._query.outputs]]
+
+    def _held_input(self, n: int) -> str:
+        """An input as states hold its rows: where they come from, what they have met, and when they are too late."""
+        entry, logical = self._query.inputs[n], self._query.logical
+        sources = [
+            {
+                "stream" if source.block is None else "rows": source.stream
+                if source.block is None
+                else Description(source.block, self._since, self._streams, self.demand(n)).rows(),
+                "lateness (us)": self._streams[source.stream].lateness if source.block is None else None,
+                "selections": [[s.conditions, [[o.name, o.expression] for o in s.outputs]] for s in source.steps],
+            }
+            for source in entry.sources
+        ]
+        told = {
+            "sources": sources,
+            "conditions": sorted(entry.conditions if logical is None else logical.inputs[n].conditions),
+            "window (us)": entry.window,
+            "lateness (us)": self._streams[entry.stream].lateness,
+            "timed": self.timed,
+            "late": self.late[n],
+            "since": self._since,
+        }
+        return json.dumps(told)
+
+    def _holds(self, ranked: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._held[n] for n in ranked)
+
+    def _met(self, ranked: Sequence[int]) -> tuple[str, ...]:
+        """What joined rows of some inputs have met, in whichever order they were joined.
+
+        All terms of a class that are there are equal, and none is null if it has to equal one that is not there. Any
+        other condition was decided as soon as all that it reads was there.
+        """
+        logical = self._query.logical
+        if logical is None:
+            return ()
+        names, aliases = self._rank_names(ranked), {self._query.inputs[n].alias for n in ranked}
+        everything = len(ranked) == len(self._query.inputs)
+        met = [
+            substituted(condition.text, names)
+            for condition in logical.conditions
+            if (condition.aliases <= aliases if condition.reads else everything)
+        ]
+        for terms in self._query.classes:
+            inside = sorted(self._ranked_text(term, ranked) for term in terms if term[0] in aliases)
+            if inside:
+                met.append(" = ".join(inside) if len(inside) > 1 else f"{inside[0]} IS NOT NULL")
+        return tuple(sorted(met))
+
+    def _rank_names(self, ranked: Sequence[int]) -> dict[str, str]:
+        """Columns of some inputs by the ranks of these, as they are named above a join; of a single one, below it."""
+        if self._query.logical is None:
+            return {}
+        return {
+            quote(joined_column(self._query.inputs[n].alias, column)): quote(joined_column(str(rank), column))
+            for rank, n in enumerate(ranked)
+            for column in self._query.logical.inputs[n].columns
+        }
+
+    def _ranked_text(self, term: Column, ranked: Sequence[int]) -> str:
+        """A term over the columns of an input, named by its rank."""
+        n = self._number[term[0]]
+        logical = self._query.logical
+        columns = self._query.inputs[n].columns if logical is None else logical.inputs[n].columns
+        rank = str(ranked.index(n))
+        return substituted(term[1], {quote(column): quote(joined_column(rank, column)) for column in columns})
+
+    def _joined(self, n: int) -> Described:
+        return self.parts[len(self._query.inputs) + n]
 
     def _input(self, n: int) -> Described:
         entry = self._query.inputs[n]
@@ -152,6 +272,6 @@ class Description:
 
     def _once(self, told: Sequence[object]) -> str:
         """The identity of what was told. The same thing twice in one query is two operators."""
-        digest = hashlib.sha256(json.dumps([self._since, told]).encode()).hexdigest()[:20]
-        times = self._seen[digest] = self._seen.get(digest, 0) + 1
-        return digest if times == 1 else f"{digest}.{times}"
+        name = digest([self._since, told])
+        times = self._seen[name] = self._seen.get(name, 0) + 1
+        return name if times == 1 else f"{name}.{times}"

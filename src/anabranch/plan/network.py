@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from anabranch.plan.port_state import PortState
 from anabranch.plan.query import ContinuousQuery, Grouping, JoinInput, Output, StreamSchema
 
 # An alias and a column of it; or, among the terms of a key, an expression over its columns.
@@ -56,11 +57,13 @@ class Input:
 class Port:
     """Where rows of a node come in that meet all conditions, exchanged by their keys. `columns` are stored.
 
-    Rows of an input have met its own conditions, and have its key and columns.
+    Rows of an input have met its own conditions, and have its key and columns. `state` is what lies here, whatever the
+    tree around it (`port_state`).
     """
 
     node: int
     keys: tuple[str, ...]
+    state: PortState
     conditions: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
 

@@ -133,7 +133,7 @@ def _write_lines(attempt: Attempt, kind: str, lines: list[str]) -> str:
 def _check_owned(attempt: Attempt, port: int, rows: Segment) -> None:
     """Refuse rows of partition groups that are not this processor's."""
     plan, task = attempt.plan, attempt.task
-    owned = task.owned[plan.owners[port]]
+    owned = task.owned[port]
     if owned.is_all:
         return
     foreign = np.flatnonzero((group_counts(rows.hashes, plan.groups) > 0) & ~owned.mask())

@@ -136,7 +136,7 @@ class StepTask:
     """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
 
     `results` are the folders for what is written, per outlet. `epoch` is that of the run that asks. `owned` are the
-    groups of this processor, per operator. `manifest` is JSON, to travel lightly. `clean_up` says what to clean up, by
+    groups whose rows it can get, per port. `manifest` is JSON, to travel lightly. `clean_up` says what to clean up, by
     operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result of later rows is
     older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come. A step that is
     made again from its first round on is another `trial`.

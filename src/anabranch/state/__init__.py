@@ -14,6 +14,7 @@ spill         spilling groups and bringing them together again
 partition     partition groups as things that move (Flux's interface)
 lagging       groups that are behind the others of their grouping
 manifest      the state of one processor after one step
+share         a processor's share of the state: what routings mean for manifests
 report        a manifest with what was counted
 store         the one place that writes and reads checkpoint files
 failpoints    named places where a test makes the process die

@@ -9,7 +9,7 @@ Adaptations move groups, not rows: a run of many groups is listed by several own
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -59,11 +59,6 @@ class GroupSet:
     def all(cls, count: int) -> GroupSet:
         """All groups."""
         return cls(count, (1 << count) - 1)
-
-    @classmethod
-    def owned(cls, placement: Sequence[int], processor: int) -> GroupSet:
-        """The groups that a placement gives to a processor."""
-        return cls.of(len(placement), (group for group, owner in enumerate(placement) if owner == processor))
 
     def __bool__(self) -> bool:
         return self.bits != 0

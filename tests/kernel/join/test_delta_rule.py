@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.multiway import join_deltas, join_generations
 from anabranch.plan.placement import even_placement, moved
+from anabranch.plan.routing import Routing
 from anabranch.state import merge, merge_choice
 from anabranch.state.expiry import keep_alive
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.merge import merge_segments
 from anabranch.state.partition import extract, install
+from anabranch.state.share import list_by_owner
 from anabranch.state.slice import Cuts, Slice
 from anabranch.state.spill import (
     Reunited,
@@ -237,11 +239,8 @@ def owned_by(placement: list[int], processor: int) -> set[int]:
 
 def list_anew(manifests: list[Manifest], placement: list[int], processors: int, cuts: Cuts) -> list[Manifest]:
     """The same state for another number of processors; no rows are moved."""
-    everything = manifests[0]
-    for manifest in manifests[1:]:
-        everything = everything.union(manifest)
-    owners = [0] * len(everything.spines)
-    return [everything.of_groups([GroupSet.owned(placement, p)], owners, cuts) for p in range(processors)]
+    owners = [0] * len(manifests[0].spines)
+    return list(list_by_owner(manifests, [Routing(tuple(placement))], owners, processors, cuts))
 
 
 def move(chance: random.Random, manifests: list[Manifest], placement: list[int], cuts: Cuts) -> None:

@@ -10,6 +10,7 @@ from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing, choose
 from anabranch.manager.snapshot import Snapshot
+from anabranch.plan.routing import owned_by
 from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
@@ -29,7 +30,7 @@ def snapshot(
     operators = tuple(OperatorShape(n, f"operator {n}", (n,), can, family=n) for n, can in enumerate(spillable))
     monitor = Monitor(PlanShape(operators, GROUPS), Memory(memory), lambda file: np.arange(GROUPS + 1))
     nothing = Report.empty(0, 0, len(operators), 0)
-    everything = Distribution((manifest,), ((0,) * GROUPS,) * len(operators))
+    everything = Distribution((manifest,), owned_by([(0,) * GROUPS] * len(operators)))
     return monitor.snapshot(Moment(3, (), (), awaiting=awaiting), everything, [nothing])
 
 

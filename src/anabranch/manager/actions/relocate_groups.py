@@ -47,10 +47,11 @@ class RelocateGroups:
         ends = (self.sender, self.receiver)
         if not all(0 <= p < distribution.processors for p in ends) or self.sender == self.receiver:
             return f"{what}: it must be from one of {distribution.processors} processors to another one"
-        placement = distribution.placements[self.family]
-        elsewhere = [group for group in self.groups if placement[group] != self.sender]
+        routing = distribution.routings[self.family]
+        elsewhere = [group for group in self.groups if routing.owner(group) != self.sender]
         if elsewhere:
-            return f"{what}: group {elsewhere[0]} is on processor {placement[elsewhere[0]]}"
+            hosts = ", ".join(map(str, routing.hosts(elsewhere[0])))
+            return f"{what}: group {elsewhere[0]} is on processor {hosts}"
         for move in (entry.move for entry in distribution.moving if entry.move.family == self.family):
             both = {*move.groups} & {*self.groups}
             if both:

@@ -37,7 +37,14 @@ def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
             }
             for place, entry in zip(places, layout.inputs, strict=True)
         ],
-        "ports": [{"identity": f"{identities[n]}/{p}", "holds": holds(n, p)} for n, p in ports],
+        "ports": [
+            {
+                "identity": f"{identities[n]}/{p}",
+                "holds": holds(n, p),
+                "state": network.operators[n].ports[p].state.to_json(),
+            }
+            for n, p in ports
+        ],
         "operators": identities,
         "groupings": [identities[n] for n in layout.processor.groupings],
         "read": [list(entry) for entry in plan.read],

@@ -49,7 +49,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         last,
         batch_id=orders.batch_id,
         processors=after.processors,
-        placements=after.placements,
+        routings=after.routings,
         reports=name_reports(orders.number, named, adapted, orders.directory),
         newest=tuple(newest),
         totals=add_totals(last.totals if last else {}, reports, output_rows),

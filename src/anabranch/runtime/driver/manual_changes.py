@@ -53,9 +53,9 @@ class ManualChanges:
         self._check(distribution, groups, receiver)
         change, context = Change(distribution), adaptation.context()
         for family in self._families(operator):
-            placement = distribution.placements[family]
-            for sender in sorted({placement[group] for group in groups} - {receiver}):
-                own = tuple(group for group in groups if placement[group] == sender)
+            homes = distribution.routings[family].placement
+            for sender in sorted({homes[group] for group in groups} - {receiver}):
+                own = tuple(group for group in groups if homes[group] == sender)
                 size = adaptation.relocator.size(change.distribution, family, own, sender)
                 move = RelocateGroups(family, own, sender, receiver, size, ASKED, pace)
                 problem = move.problem(change, context)
@@ -71,7 +71,7 @@ class ManualChanges:
         before = self._context.in_force.distribution
         if not is_whole(processors) or processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
-        even_placement(len(before.placements[0]), processors)
+        even_placement(before.groups, processors)
         if processors == before.processors:
             return
         whole = self._context.run.settings.whole
@@ -106,7 +106,7 @@ class ManualChanges:
 
     def _check(self, distribution: Distribution, groups: Sequence[int], receiver: int) -> None:
         """Refuse what makes no sense."""
-        count = len(distribution.placements[0])
+        count = distribution.groups
         if not groups:
             raise ConfigError("no group to move was given")
         for group in groups:

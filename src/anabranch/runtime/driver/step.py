@@ -27,7 +27,7 @@ def take_step(context: StepContext, kind: StepKind, packed: DataFrame, sink_sess
     started = time.perf_counter()
     orders = compose(context, kind)
     distribution = context.in_force.distribution
-    context.processors.place(distribution.placements, distribution.processors)
+    context.processors.route(distribution.routings, distribution.processors)
     context.run.checkpoint.prepare_step(orders.number)
     failpoint(f"{kind.name}.before_sink")
     reports = _deliver(context, orders, packed, sink_session)

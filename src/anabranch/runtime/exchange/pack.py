@@ -9,7 +9,7 @@ that some other condition excludes, or whose key is null, is not looked at furth
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -19,7 +19,6 @@ from pyspark.sql import types as T
 from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.join.combinations import MAX_TIME
-from anabranch.plan.placement import Placement, even_placement
 from anabranch.plan.query import all_of, quote
 from anabranch.processor.arrivals import REJECT
 from anabranch.runtime.compile.layout import Exchange, Lane, Slot
@@ -28,7 +27,6 @@ from anabranch.runtime.rows.carried import from_carried, type_text
 from anabranch.runtime.rows.derived import Sources, passing
 from anabranch.runtime.rows.fallible import VALUE, attempt
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
-from anabranch.state.groups import group_bits
 from anabranch.state.run import HASH, TS
 
 # The number of a packed row's source.
@@ -55,32 +53,6 @@ def pack(layout: PackedLayout, sources: Sources, read: Sequence[str] = ()) -> Da
         if not used:
             packed.append(_pack_nothing(layout, sources.registered[name]))
     return reduce(DataFrame.union, packed)
-
-
-def processor_of(placements: Mapping[int, Placement]) -> Column:
-    """The processor of a packed row, given where rows of each tag are placed: a literal of this batch's plan."""
-    by_placement: dict[Placement, list[int]] = {}
-    for tag, placement in placements.items():
-        by_placement.setdefault(placement, []).append(tag)
-    (first, _), *others = by_placement.items()
-    cases = [f"WHEN {INPUT} IN ({', '.join(map(str, tags))}) THEN {_owner(p)}" for p, tags in others]
-    return F.expr(f"CASE {' '.join(cases)} ELSE {_owner(first)} END" if cases else _owner(first))
-
-
-def _owner(placement: Placement) -> str:
-    """The owner of a row's partition group.
-
-    Contiguous blocks are computed. Else there is a table, written as one text: a table of 256 literals would be walked
-    by every rule of Spark's planner, in every batch.
-    """
-    groups, processors = len(placement), max(placement) + 1
-    bits = group_bits(groups)
-    group = f"CAST(shiftrightunsigned({HASH}, {64 - bits}) AS INT)" if bits else "0"
-    if len(set(placement)) == 1:
-        return str(placement[0])
-    if processors <= groups and placement == even_placement(groups, processors):
-        return f"CAST({group} * {processors} DIV {groups} AS INT)"
-    return f"get(CAST(split('{','.join(map(str, placement))}', ',') AS ARRAY<INT>), {group})"
 
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:

@@ -15,22 +15,25 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import InconsistentStepError
-from anabranch.plan.placement import Placement
+from anabranch.plan.routing import Routing, port_routings
 from anabranch.processor.attempt import REPORT, run_processor
 from anabranch.processor.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.exchange.long_rows import limit_batches, marked, must_limit
-from anabranch.runtime.exchange.pack import pack_between, processor_of
+from anabranch.runtime.exchange.pack import pack_between
+from anabranch.runtime.exchange.route import Address, address
 from anabranch.runtime.exchange.split import Split
 from anabranch.runtime.spark.internals import empty_frame, exchanged_rows
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, parse_report
+from anabranch.state.run import HASH, TS
+from anabranch.state.share import groups_by_port
 from anabranch.state.store import read_document
 
 # By round and processor: the name of a report, and what it says.
@@ -46,8 +49,8 @@ class Processors:
         self._layout = layout
         self._split = split
         self._plan = plan
-        self._placements: Sequence[Placement] = ()
-        self._routes: list[Column] = []
+        self._routings: Sequence[Routing] = ()
+        self._addresses: list[Address] = []
         self._owned: list[tuple[GroupSet, ...]] = []
         self._told: tuple[SparkSession, bool] | None = None
         schemas = (exchange.yielded for exchange in layout.exchanges)
@@ -55,19 +58,20 @@ class Processors:
             map(must_limit, schemas)
         )
 
-    def place(self, placements: Sequence[Placement], processors: int) -> None:
-        """From now on operators are there."""
-        if placements != self._placements or processors != len(self._owned):
-            self._placements = placements
+    def route(self, routings: Sequence[Routing], processors: int) -> None:
+        """From now on rows go where these routings, one per operator, send them."""
+        if routings != self._routings or processors != len(self._owned):
+            self._routings = routings
             owners = self._plan.owners
-            self._routes = [
-                processor_of({tag: placements[owners[a.port]] for tag, a in entry.arrivals.items()})
-                for entry in self._layout.processor.rounds
+            ports = port_routings(routings, owners)
+            self._addresses = [
+                address({tag: ports[arrival.port] for tag, arrival in entry.arrivals.items()}, self._crossing(nth))
+                for nth, entry in enumerate(self._layout.processor.rounds)
             ]
-            self._owned = [tuple(GroupSet.owned(where, p) for where in placements) for p in range(processors)]
+            self._owned = [groups_by_port(routings, owners, p) for p in range(processors)]
 
     def owned(self, processor: int) -> tuple[GroupSet, ...]:
-        """The groups of a processor, per operator."""
+        """The groups whose rows a processor can get, per port."""
         return self._owned[processor]
 
     def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
@@ -106,7 +110,7 @@ class Processors:
     def _frames(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
         frames: list[DataFrame] = []
         for nth, schema in enumerate([*(exchange.yielded for exchange in self._layout.exchanges), NAMES]):
-            routed = self._before(nth, packed, frames).repartitionById(len(tasks), self._routes[nth])
+            routed = self._addresses[nth].exchanged(self._before(nth, packed, frames), len(tasks))
             frames.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
         return frames
 
@@ -119,7 +123,16 @@ class Processors:
     def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
         """The rows that go into the exchange before a round, given what earlier rounds yield."""
         rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else self._split(packed)
-        return rows if self._layout.narrow else marked(rows, limited=self._limited)
+        rows = rows if self._layout.narrow else marked(rows, limited=self._limited)
+        return self._addresses[number].multiplied(rows)
+
+    def _crossing(self, number: int) -> dict[str, T.DataType]:
+        """The columns of what a row contains that goes into the exchange before a round."""
+        exchange = self._layout.exchanges[number - 1] if number else None
+        timed = self._layout.timed if exchange is None else TS in exchange.yielded.names
+        slots = self._layout.slots if exchange is None else exchange.slots
+        known: dict[str, T.DataType] = {HASH: T.LongType(), **({TS: T.LongType()} if timed else {})}
+        return {**known, **{slot.name: slot.type for slot in slots}}
 
 
 def _again(tasks: list[StepTask]) -> list[StepTask]:

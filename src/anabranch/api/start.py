@@ -1,0 +1,65 @@
+"""Starting a run: check what was asked for, take the checkpoint, and pick up its last step."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import anabranch
+from anabranch.api.run import Run
+from anabranch.api.session_settings import settings_of_a_run
+from anabranch.api.targets import check_target, free_name
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
+from anabranch.checkpoint.settings import describe_engine
+from anabranch.errors import ConfigError
+from anabranch.observe.events import log_start
+from anabranch.runtime.sinks.output_folder import check_folder
+from anabranch.state.store import local_path
+
+if TYPE_CHECKING:
+    from anabranch.api.engine import Engine
+    from anabranch.api.writer import Writer
+
+AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
+
+
+def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
+    """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
+    check_missing(missing)
+    if not writers:
+        raise ConfigError("there is no query to start")
+    triggers = [writer._trigger for writer in writers if writer._trigger is not None]
+    if any(trigger != triggers[0] for trigger in triggers):
+        raise ConfigError("queries that start together have one trigger; give all of them the same")
+    if len({local_path(writer._checkpoint) for writer in writers}) > 1:
+        raise ConfigError("queries that start together have one checkpoint; give them the same, or none")
+    named: dict[str, Writer] = {}
+    for writer in writers:
+        named[free_name(writer, named)] = writer
+        writer._check_partitions()
+        check_target(writer, engine.spark)
+    settings = engine._settings
+    for aside, whose in ((settings.quarantine, "quarantine"), (settings.late_rows, "late_rows")):
+        if aside is not None:
+            check_folder(aside, whose)
+    checkpoint = Checkpoint(writers[0]._checkpoint)
+    checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
+    run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
+    try:
+        resumed = checkpoint.last_step()
+        if resumed is not None:
+            run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
+        removed = missing_queries(checkpoint, named) if missing == REMOVE else []
+        run._launch(named, removed)
+        for name in removed:
+            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
+        log_start(run.queries, run._runner.processors, checkpoint.path)
+    except BaseException:
+        checkpoint.release()
+        raise
+    for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
+        run._threads.append(threading.Thread(target=task, name=name, daemon=True))
+        run._threads[-1].start()
+    return run
