@@ -24,7 +24,7 @@ from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries,
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
-from anabranch.observe.events import Event, EventLog, log_end, log_start
+from anabranch.observe.events import Event, EventKind, EventLog, log_end, log_start
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
@@ -126,7 +126,7 @@ class Run:
             name = free_name(writer, self._writers)
             self._check_fits(writer)
             self._change({**self._writers, name: writer})
-            self._events.add("add", f"the query {name!r} is answered from now on", query=name)
+            self._events.add(EventKind.ADD, f"the query {name!r} is answered from now on", query=name)
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. What it wrote stays; state that no other query needs is removed."""
@@ -137,7 +137,7 @@ class Run:
             if len(self._writers) == 1:
                 raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
             self._change({known: writer for known, writer in self._writers.items() if known != name})
-            self._events.add("remove", f"the query {name!r} is answered no longer", query=name)
+            self._events.add(EventKind.REMOVE, f"the query {name!r} is answered no longer", query=name)
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
@@ -327,7 +327,7 @@ class Run:
         read = checkpoint.plan(checkpoint.plan_number)["read"] if checkpoint.last_step() is not None else []
         plan = engine._prepare(requests, read_before=[name for name, _, _ in read], checked=True)
         for warning in check_replay(checkpoint, plan, engine._sources.registered):
-            self._events.add("warning", warning)
+            self._events.add(EventKind.WARNING, warning)
         checkpoint.claim()
         take_back_output(checkpoint)
         checkpoint.adopt(describe_plan(plan, described))
@@ -482,11 +482,13 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     try:
         resumed = checkpoint.last_step()
         if resumed is not None:
-            run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
+            run._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         removed = missing_queries(checkpoint, named) if missing == REMOVE else []
         run._launch(named, removed)
         for name in removed:
-            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
+            run._events.add(
+                EventKind.REMOVE, f"the query {name!r} is answered no longer, since it is not started", query=name
+            )
         log_start(run.queries, run._runner.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()

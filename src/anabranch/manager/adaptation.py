@@ -23,7 +23,7 @@ from anabranch.manager.memory_use import MemoryUse, Shortage
 from anabranch.manager.operators import Known
 from anabranch.manager.relocation import Relocation
 from anabranch.manager.snapshot import OperatorSeen, Policy, ProcessorSeen, Snapshot
-from anabranch.observe.events import EventLog
+from anabranch.observe.events import EventKind, EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, unite
@@ -122,7 +122,7 @@ class Adaptation:
         for action in adapted.pushed:
             operator = self._operators[action.operator]
             self._events.add(
-                "spill",
+                EventKind.SPILL,
                 f"{operator.name}: {len(action.groups)} groups of processor {action.processor} pushed to disk "
                 f"({format_bytes(action.bytes)}), since {action.reason}",
                 processor=action.processor,
@@ -136,14 +136,14 @@ class Adaptation:
     def tell_shortage(self, uses: Sequence[MemoryUse], adapted: Adapted) -> None:
         """Tell where there is too little memory, once it counts."""
         for reason, use in self._shortage.look(uses, {action.processor for action in adapted.pushed}):
-            self._events.add("memory", reason, **use.details())
+            self._events.add(EventKind.MEMORY, reason, **use.details())
 
     def tell_rescaled(self, before: int, after: int, given_up: int) -> None:
         """Tell that there are more processors now, or fewer, and that so many relocations were given up for it."""
         told = f"state of {before} processors is now listed on {after}, since {ASKED}"
         if given_up:
             told += f"; {given_up} relocation{'s' if given_up > 1 else ''} under way came to nothing by that"
-        self._events.add("rescale", told, before=before, after=after)
+        self._events.add(EventKind.RESCALE, told, before=before, after=after)
 
     def now(self) -> float:
         """The time by the driver's clock."""
@@ -265,10 +265,10 @@ class Adaptation:
         if relocation.is_done:
             took = relocation.sent[-1][1] - relocation.sent[0][1]
             told = f"{what} moved {where} in {took * 1000:.0f} ms, since {move.reason}"
-            self._events.add("relocate", told, seconds=took, **details)
+            self._events.add(EventKind.RELOCATE, told, seconds=took, **details)
         else:
             told = f"{what} begin to move {where}, in {relocation.turns} steps, since {move.reason}"
-            self._events.add("relocating", told, **details)
+            self._events.add(EventKind.RELOCATING, told, **details)
 
 
 def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:

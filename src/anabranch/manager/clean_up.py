@@ -18,7 +18,7 @@ from anabranch.manager.budgets import Memory
 from anabranch.manager.debt import owed_results, results_out, waiting_rows
 from anabranch.manager.memory_use import MemoryUse, allowed_bytes
 from anabranch.manager.operators import Known
-from anabranch.observe.events import EventLog
+from anabranch.observe.events import EventKind, EventLog
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.watermark import Behind
 from anabranch.state.generation import spilled_groups
@@ -206,7 +206,7 @@ class Cleaning:
                 sizes = spilled_bytes(state.generations, count) + state.statistics.dense(count).bytes
                 read, back = int(sizes[own.numbers()].sum()), len(own & cleaning.back)
                 self._events.add(
-                    "clean-up",
+                    EventKind.CLEAN_UP,
                     f"{operator.name}: {report.owed[number]:,} postponed results of {len(own)} groups of processor "
                     f"{report.processor} ({format_bytes(read)}){f', {back} active again' if back else ''}, "
                     f"since {cleaning.reason}",

@@ -27,7 +27,7 @@ from anabranch.manager.adaptation import ASKED, Adaptation
 from anabranch.manager.budgets import Memory
 from anabranch.manager.clean_up import CleanedUp, Cleaning
 from anabranch.manager.operators import known_operators
-from anabranch.observe.events import EventLog
+from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.plan.watermark import Thresholds
@@ -323,7 +323,7 @@ class StepRunner:
 
     def _run(self, packed: DataFrame, batch_id: int) -> None:
         if not check_batch(self._last, batch_id, self._checkpoint.path):
-            self._events.add("skip", f"batch {batch_id} was committed before; Spark repeats it after a restart")
+            self._events.add(EventKind.SKIP, f"batch {batch_id} was committed before; Spark repeats it after a restart")
             return
         self._checkpoint.check_epoch()
         self._advance(packed, batch_id, None)
@@ -447,7 +447,7 @@ class StepRunner:
         self._results.append(StepResult(told, number, tuple(reports), output_rows, labels, *tells, seconds))
         if extra is not None and extra.ending:
             shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
-            self._events.add("end", f"the input has ended: {shown}", results=rows)
+            self._events.add(EventKind.END, f"the input has ended: {shown}", results=rows)
 
     def _clean_up_next(
         self, manifests: Sequence[Manifest], settled: Sequence[int | None], *, quiet: bool
