@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from anabranch.manager.policies.skew_buffer import SkewBuffer
     from anabranch.manager.policies.spill import Spill
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 __all__ = [
     "ActiveDisk",
     "AnabranchError",

@@ -23,7 +23,7 @@ GROUPS = 16
 ROWS = 200
 ALIASES = ("o", "p")
 IDENTITY = {
-    "engine version": "0.2",
+    "engine version": "0.3",
     "groups": GROUPS,
     "session time zone": "UTC",
 }

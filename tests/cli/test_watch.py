@@ -11,7 +11,7 @@ from anabranch.api.run import Run
 from anabranch.cli import watch as watching
 from anabranch.cli.watch import watch
 from anabranch.errors import BadRowError
-from anabranch.observe.events import Event
+from anabranch.observe.events import Event, EventKind
 from anabranch.observe.story import Story
 from anabranch.observe.terminal import PlainView
 
@@ -77,7 +77,7 @@ def test_batches_are_told_once_also_if_several_pass_between_two_looks() -> None:
 
 
 def test_events_are_told_once_also_if_old_ones_are_forgotten() -> None:
-    a, b, c, d = (Event(0.0, "kind", reason) for reason in "abcd")
+    a, b, c, d = (Event(0.0, EventKind.SKIP, reason) for reason in "abcd")
 
     assert told([(0, [a]), (0, [a, b]), (0, [b, c]), (0, [c, d]), (0, [c, d])]) == ["a", "b", "c", "d"]
 
@@ -93,8 +93,8 @@ def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
 
 
 def test_what_the_end_of_the_input_and_clean_up_answer_is_counted_before_the_last_picture() -> None:
-    cleaned = Event(0.0, "clean-up", "the input has ended", {"answered": 7})
-    ended = Event(0.0, "end", "the input has ended", {"results": 5})
+    cleaned = Event(0.0, EventKind.CLEAN_UP, "the input has ended", {"answered": 7})
+    ended = Event(0.0, EventKind.END, "the input has ended", {"results": 5})
     story, last_picture = Story(), list[int | None]()
 
     class Watched(PlainView):

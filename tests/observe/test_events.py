@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
+from pathlib import Path
 
 import pytest
 
-from anabranch.observe.events import EventLog
+from anabranch.observe.events import EventKind, EventLog
 
 
 def test_every_event_is_logged_and_a_lack_of_memory_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     events = EventLog(clock=lambda: 5.0)
     with caplog.at_level(logging.INFO, logger="anabranch"):
-        events.add("spill", "3 groups pushed", bytes=7)
-        events.add("memory", "too little")
+        events.add(EventKind.SPILL, "3 groups pushed", bytes=7)
+        events.add(EventKind.MEMORY, "too little")
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("INFO", "spill: 3 groups pushed"),
         ("WARNING", "memory: too little"),
@@ -23,3 +25,18 @@ def test_every_event_is_logged_and_a_lack_of_memory_is_a_warning(caplog: pytest.
 
 def test_the_library_leaves_it_to_the_program_where_its_log_goes() -> None:
     assert [type(handler) for handler in logging.getLogger("anabranch").handlers] == [logging.NullHandler]
+
+
+def test_a_kind_equals_its_text() -> None:
+    event = EventLog(clock=lambda: 5.0).add(EventKind.CLEAN_UP, "3 results")
+
+    assert event.kind == "clean-up"
+    assert str(event) == "00:00:05 clean-up: 3 results"
+
+
+def test_the_documentation_lists_every_kind_and_no_other() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "usage.md").read_text()
+    (table,) = re.findall(r"\| kind \| when \|\n.*?\n\n", page, re.DOTALL)
+    listed = [kind for row in table.strip().splitlines()[2:] for kind in re.findall("`(.*?)`", row.split("|")[1])]
+
+    assert sorted(listed) == sorted(EventKind)

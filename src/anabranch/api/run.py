@@ -22,7 +22,7 @@ from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
-from anabranch.observe.events import Event, EventLog, log_end
+from anabranch.observe.events import Event, EventKind, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
@@ -123,7 +123,7 @@ class Run:
             name = free_name(writer, self._writers)
             self._check_fits(writer)
             self._change({**self._writers, name: writer}, "added")
-            self._events.add("add", f"the query {name!r} is answered from now on", query=name)
+            self._events.add(EventKind.ADD, f"the query {name!r} is answered from now on", query=name)
 
     def remove(self, name: str) -> None:
         """Answer a query no longer. What it wrote stays; state that no other query needs is removed."""
@@ -134,7 +134,7 @@ class Run:
             if len(self._writers) == 1:
                 raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
             self._change({other: writer for other, writer in self._writers.items() if other != name}, "removed")
-            self._events.add("remove", f"the query {name!r} is answered no longer", query=name)
+            self._events.add(EventKind.REMOVE, f"the query {name!r} is answered no longer", query=name)
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
@@ -319,7 +319,7 @@ class Run:
         engine, checkpoint = self._engine, self._checkpoint
         proposal = propose(checkpoint, self._questions(writers), engine._prepare_again, removed)
         for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):
-            self._events.add("warning", warning)
+            self._events.add(EventKind.WARNING, warning)
         self._take_over(open_run(self._parts, proposal), writers)
         self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
         runner = self._runner

@@ -14,7 +14,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError
-from anabranch.observe.events import log_start
+from anabranch.observe.events import EventKind, log_start
 from anabranch.runtime.sinks.output_folder import check_folder
 from anabranch.state.store import local_path
 
@@ -50,11 +50,13 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     try:
         resumed = checkpoint.last_step()
         if resumed is not None:
-            run._events.add("resume", f"continuing after step {resumed.number}, batch {resumed.batch_id}")
+            run._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         removed = missing_queries(checkpoint, named) if missing == REMOVE else []
         run._launch(named, removed)
         for name in removed:
-            run._events.add("remove", f"the query {name!r} is answered no longer, since it is not started", query=name)
+            run._events.add(
+                EventKind.REMOVE, f"the query {name!r} is answered no longer, since it is not started", query=name
+            )
         log_start(run.queries, run._runner.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()

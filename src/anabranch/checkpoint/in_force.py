@@ -14,7 +14,7 @@ from anabranch.checkpoint.carry_over import carry_over
 from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.manager.distribution import Distribution, Relocator
-from anabranch.observe.events import EventLog
+from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -60,7 +60,7 @@ class InForce:
         if last.asked != self.asked or not relocator.fits(distribution):
             self.list_anew(relocator.rescale(distribution, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
-            events.add("rescale", f"state of {last.processors} processors is now listed on {same}")
+            events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
 
     @property

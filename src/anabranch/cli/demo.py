@@ -33,6 +33,7 @@ from anabranch.cli.run_files.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.errors import ConfigError
+from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_seconds
 from anabranch.observe.story import Story, per_second
 from anabranch.observe.terminal import summary_line
@@ -127,7 +128,7 @@ def _premise(file: RunFile) -> str:
 
 
 def _adaptations(story: Story) -> str:
-    moves, pushes, cleaned = (story.events[kind] for kind in ("relocate", "spill", "clean-up"))
+    moves, pushes, cleaned = (story.events[kind] for kind in (EventKind.RELOCATE, EventKind.SPILL, EventKind.CLEAN_UP))
     return (
         f"adapted while it ran: {moves} relocations between processors, {pushes} pushes to disk, and {cleaned} "
         "clean-ups, which delivered what the pushes had postponed"

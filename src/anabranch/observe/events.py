@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,39 @@ KEPT = 1_000
 
 LOG = logging.getLogger("anabranch")
 LOG.addHandler(logging.NullHandler())
-# Of the kinds of events that are more than information.
-LEVELS = {"memory": logging.WARNING, "warning": logging.WARNING}
+
+
+class EventKind(StrEnum):
+    """What kinds of events there are. A kind equals its text: `event.kind == "spill"`."""
+
+    ADD = "add"
+    """A query is answered from now on."""
+    CLEAN_UP = "clean-up"
+    """Postponed results were delivered, of one operator on one processor."""
+    END = "end"
+    """The input has ended, and rows were waiting for that."""
+    MEMORY = "memory"
+    """A processor has too little memory; somebody should give it more."""
+    RELOCATE = "relocate"
+    """Partition groups have moved to another processor."""
+    RELOCATING = "relocating"
+    """Partition groups begin to move at a pace: the processor that gets them reads ahead first."""
+    REMOVE = "remove"
+    """A query is answered no longer."""
+    RESCALE = "rescale"
+    """State is listed on another number of processors, or placed otherwise."""
+    RESUME = "resume"
+    """The run goes on from a checkpoint."""
+    SKIP = "skip"
+    """Spark repeated a batch that was committed before."""
+    SPILL = "spill"
+    """Partition groups of one operator on one processor were pushed to disk."""
+    WARNING = "warning"
+    """The program does something that may go wrong later."""
+
+
+# The kinds that are more than information: somebody should do something about them.
+LEVELS = {EventKind.MEMORY: logging.WARNING, EventKind.WARNING: logging.WARNING}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +62,7 @@ class Event:
     """Something that happened: when (seconds since the epoch), what kind, why, and details by name."""
 
     time: float
-    kind: str
+    kind: EventKind
     reason: str
     details: dict[str, Any] = field(default_factory=dict)
 
@@ -49,7 +81,7 @@ class EventLog:
         self._events: deque[Event] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
 
-    def add(self, kind: str, reason: str, **details: Any) -> Event:
+    def add(self, kind: EventKind, reason: str, **details: Any) -> Event:
         """Record an event now, and log it; a handler finds all of it as `event` of the log's record."""
         event = Event(self._clock(), kind, reason, details)
         with self._lock:

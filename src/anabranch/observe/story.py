@@ -17,10 +17,12 @@ from datetime import datetime
 from statistics import median
 from typing import Any
 
-from anabranch.observe.events import Event
+from anabranch.observe.events import Event, EventKind
 
 KEPT_BATCHES = 200
 RECENT_SECONDS = 10.0
+# The detail of an event that says how many rows were answered beside the batches.
+ANSWERED_IN = {EventKind.END: "results", EventKind.CLEAN_UP: "answered"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +128,7 @@ class Story:
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
     processors: tuple[ProcessorSeen, ...] = ()
     spills: bool = False
-    events: Counter[str] = field(default_factory=Counter)
+    events: Counter[EventKind] = field(default_factory=Counter)
     count: int = 0
     rows: int = 0
     results: int | None = 0
@@ -161,7 +163,7 @@ class Story:
     def add_event(self, event: Event) -> None:
         """Count an event, and what was answered beside the batches: at the end of the input, and by clean-up."""
         self.events[event.kind] += 1
-        answered = event.details.get({"end": "results", "clean-up": "answered"}.get(event.kind, ""))
+        answered = event.details.get(ANSWERED_IN.get(event.kind, ""))
         if answered is not None:
             # -1 where nobody counted
             self.results = None if self.results is None or answered < 0 else self.results + answered

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_bytes
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
@@ -101,5 +102,5 @@ def clean_up_sentences(
                 "bytes": read,
                 "answered": answered,
             }
-            yield Sentence("clean-up", text, details)
+            yield Sentence(EventKind.CLEAN_UP, text, details)
             answered = None if answered is None else 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_bytes
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def _sentence(relocation: Relocation, plan: PlanShape) -> Sentence:
     }
     if not relocation.is_done:
         text = f"{what} begin to move {where}, in {relocation.turns} steps, since {move.reason}"
-        return Sentence("relocating", text, details)
+        return Sentence(EventKind.RELOCATING, text, details)
     took = relocation.sent[-1][1] - relocation.sent[0][1]
     text = f"{what} moved {where} in {took * 1000:.0f} ms, since {move.reason}"
-    return Sentence("relocate", text, {"seconds": took, **details})
+    return Sentence(EventKind.RELOCATE, text, {"seconds": took, **details})

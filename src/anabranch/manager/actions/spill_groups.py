@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_bytes
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import answered
@@ -78,4 +79,4 @@ class SpillGroups:
             "groups": list(self.groups),
             "bytes": self.bytes,
         }
-        return Sentence("spill", text, details)
+        return Sentence(EventKind.SPILL, text, details)

@@ -14,6 +14,7 @@ from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
 from anabranch.manager.debt import behind
 from anabranch.manager.monitor import Moment
+from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.context import StepContext
 from anabranch.runtime.driver.orders import Orders
 from anabranch.runtime.driver.step_result import (
@@ -117,10 +118,10 @@ def _tell(
     for kind, text, details in (*change.sentences, *cleaned_up):
         events.add(kind, text, **details)
     for reason, use in context.shortage.look(context.memory_uses(), change.pushed):
-        events.add("memory", reason, **use.details())
+        events.add(EventKind.MEMORY, reason, **use.details())
     if isinstance(orders.kind, End):
         shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
-        events.add("end", f"the input has ended: {shown}", results=rows)
+        events.add(EventKind.END, f"the input has ended: {shown}", results=rows)
 
 
 def _keep_result(

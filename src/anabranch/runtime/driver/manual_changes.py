@@ -15,6 +15,7 @@ from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.policies.clean_up import ASKED
+from anabranch.observe.events import EventKind
 from anabranch.plan.placement import even_placement, rescaled
 from anabranch.runtime.driver.context import StepContext
 from anabranch.state.groups import unite
@@ -84,7 +85,7 @@ class ManualChanges:
         if before.moving:
             several = "s" if len(before.moving) > 1 else ""
             text += f"; {len(before.moving)} relocation{several} under way came to nothing by that"
-        self._context.run.events.add("rescale", text, before=before.processors, after=processors)
+        self._context.run.events.add(EventKind.RESCALE, text, before=before.processors, after=processors)
 
     def _put_in_force(self, distribution: Distribution) -> None:
         in_force = self._context.in_force

@@ -22,6 +22,7 @@ from anabranch.manager.ending import next_ending_step
 from anabranch.manager.monitor import Moment
 from anabranch.manager.policies.clean_up import ASKED, choose
 from anabranch.manager.snapshot import Snapshot
+from anabranch.observe.events import EventKind
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.runtime.driver.context import StepContext
@@ -85,7 +86,7 @@ class StepRunner:
         context, checkpoint = self._context, self._context.run.checkpoint
         if not check_batch(context.in_force.last, batch_id, checkpoint.path):
             told = f"batch {batch_id} was committed before; Spark repeats it after a restart"
-            context.run.events.add("skip", told)
+            context.run.events.add(EventKind.SKIP, told)
             return
         checkpoint.check_epoch()
         self._step(Batch(batch_id), packed)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from anabranch.api.run import Run
-from anabranch.observe.events import Event
+from anabranch.observe.events import Event, EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,10 +140,10 @@ def read_trace(
     told = [progress for progress in run.recentProgress if "anabranch" in progress]
     ends = [_end_of(progress) for progress in told]
     events = run.events
-    spills = _of_kind(events, "spill")
-    over = _of_kind(events, "memory")
+    spills = _of_kind(events, EventKind.SPILL)
+    over = _of_kind(events, EventKind.MEMORY)
     moments = _moments(told, batch_seconds or [one["durationMs"]["triggerExecution"] / 1000 for one in told])
-    cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, "clean-up"))
+    cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, EventKind.CLEAN_UP))
     counts = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results", {})
     everything = sum(rows or 0 for rows in counts.values())
     return Trace(
@@ -151,7 +151,7 @@ def read_trace(
         moments,
         spills=len({event.time for event in spills}),
         spilled_bytes=sum(event.details["bytes"] for event in spills),
-        relocations=tuple(_relocated(event, ends) for event in _of_kind(events, "relocate")),
+        relocations=tuple(_relocated(event, ends) for event in _of_kind(events, EventKind.RELOCATE)),
         over_memory=bisect_left(ends, over[0].time) if over else None,
         clean_up_results=cleaned,
         end_results=everything - cleaned - (moments[-1].results if moments else 0),
@@ -191,7 +191,7 @@ def _relocated(event: Event, ends: Sequence[float]) -> Relocated:
     return Relocated(bisect_left(ends, event.time), len(told["groups"]), told["bytes"], told["seconds"])
 
 
-def _of_kind(events: Sequence[Event], kind: str) -> list[Event]:
+def _of_kind(events: Sequence[Event], kind: EventKind) -> list[Event]:
     return [event for event in events if event.kind == kind]
 
 
