@@ -374,7 +374,12 @@ class Run:
                 self._check_may_restart(what)
                 self._restart(writers)
                 return
-            opened = switch(self._opened, proposal)
+            try:
+                opened = switch(self._opened, proposal)
+            except ConfigError:
+                if self._runner.failure is not None:
+                    raise self._runner.failure from None
+                raise
         self._take_over(opened, writers)
         self._ends = self._ends_by_itself and (self._ends or self._runner.answers_at_the_end)
 

@@ -166,8 +166,8 @@ class Checkpoint:
         does so in the same query.
         """
         self.claim()
-        document = json.loads(json.dumps(document))
-        if self.plan_number and _without_logs(self.plan(self.plan_number)) == _without_logs(document):
+        document = _without_logs(json.loads(json.dumps(document)))
+        if self.plan_number and _without_logs(self.plan(self.plan_number)) == document:
             return self.plan_number
         if same_logs:
             return self._adopt_between_batches(document)

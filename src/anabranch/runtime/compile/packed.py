@@ -17,7 +17,9 @@ from enum import Enum
 
 from pyspark.sql import types as T
 
+from anabranch.plan.names import unquoted
 from anabranch.plan.query import Source, quote
+from anabranch.plan.texts import is_name
 from anabranch.runtime.compile.lanes import place
 from anabranch.runtime.compile.layout import InputLayout, Layout, Slot
 from anabranch.runtime.rows.carried import carried_type, to_carried
@@ -74,7 +76,10 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class PackedSource:
-    """A stream as it is packed: rows that meet all `conditions`, which cannot fail, and their `values`."""
+    """A stream as it is packed: rows that meet all `conditions`, which cannot fail, and their `values`.
+
+    Conditions that not all inputs have in common are among the values.
+    """
 
     reading: Reading
     conditions: tuple[str, ...]
@@ -153,7 +158,8 @@ def _source(
     common = tuple(condition for condition in own[0] if all(condition in others for others in own))
     wanted: dict[str, T.DataType] = {}
     columns: dict[str, tuple[str, T.DataType]] = {}
-    for entry in inputs:
+    for entry, conditions in zip(inputs, own, strict=True):
+        wanted |= {condition: T.BooleanType() for condition in conditions if condition not in common}
         wanted |= {key.text: t for key, t in zip(entry.keys, entry.key_types, strict=True)}
         wanted |= {text: types[slot] for slot, text in entry.values}
         for name, data_type in entry.columns:
@@ -161,5 +167,7 @@ def _source(
             wanted[text] = carried_type(data_type)
             columns[text] = name, data_type
     placed = place(slots, list(wanted.values()))
+    for text in filter(is_name, wanted):
+        columns.setdefault(text, (unquoted(text), wanted[text]))
     values = (Value(text, slot, *columns.get(text, (None, None))) for text, slot in zip(wanted, placed, strict=True))
     return PackedSource(reading, common, tuple(values))

@@ -57,7 +57,7 @@ def _share(entry: InputLayout, number: int, source: PackedSource) -> Share | Non
         for value in source.values
         if value.column is not None and value.type is not None
     }
-    rest = [_over_slots(text, {}, columns) for text in conditions if text not in source.conditions]
+    rest = [_over_slots(text, slots, columns) for text in conditions if text not in source.conditions]
     keys = [_over_slots(key.text, slots, columns) for key in entry.keys]
     values = [(slot, _over_slots(text, slots, columns)) for slot, text in entry.values]
     if None in rest or None in keys or any(text is None for _, text in values):
