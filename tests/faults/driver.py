@@ -30,6 +30,8 @@ FROM = "FROM A [RANGE 3 SECONDS], B [RANGE 1 SECOND], C WHERE A.k = B.k AND B.k 
 QUERIES = {
     "plain": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM}",
     "filtered": f"SELECT A.k, A.v, B.v AS w, concat(C.v, '') AS x {FROM} AND A.v <> C.v",
+    # Reads a column that the others do not read.
+    "another column": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM} AND A.at >= 0",
     "rounds": f"SELECT A.k, A.v, B.v AS w, C.v AS x {FROM} AND upper(A.v) <> upper(B.v)",
 }
 GROUPS = (

@@ -19,7 +19,6 @@ from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.packed import PackedLayout
 from anabranch.runtime.compile.splitting import Share
 from anabranch.runtime.exchange.pack import SOURCE
-from anabranch.runtime.rows.carried import type_text
 from anabranch.state.run import HASH, TS
 
 
@@ -33,18 +32,15 @@ class Split:
             served.setdefault(share.source, []).append(number)
         self._wanted = _wanted(packed, shares, served)
         self._inputs = _inputs(shares, served)
-        types = {slot.name: slot.type for slot in packed.slots}
         hashes = {number: f"xxhash64({', '.join(share.hashed)})" for number, share in enumerate(shares)}
         made = [INPUT, f"{_by_input(hashes, shares)} AS {HASH}"]
         made += [TS] if layout.timed else []
         made += [REJECT] if packed.can_reject else []
+        self._columns: list[Column] = [F.expr(text) for text in made]
         for slot in layout.slots:
             texts = {n: text for n, share in enumerate(shares) for name, text in share.values if name == slot.name}
-            text = _by_input(texts, shares)
-            made.append(
-                f"{text if types.get(text) == slot.type else f'CAST({text} AS {type_text(slot.type)})'} AS {slot.name}"
-            )
-        self._columns: list[Column] = [F.expr(text) for text in made]
+            value = F.expr(_by_input(texts, shares)) if texts else F.lit(None).cast(slot.type)
+            self._columns.append(value.alias(slot.name))
 
     def __call__(self, packed: DataFrame) -> DataFrame:
         """The rows of all inputs."""
@@ -89,6 +85,4 @@ def _by_input(texts: Mapping[int, str], shares: Sequence[Share]) -> str:
     """An expression that depends on the input that a row is for; of rows of other inputs nothing is computed."""
     if len(texts) == len(shares) and len(set(texts.values())) == 1:
         return next(iter(texts.values()))
-    if not texts:
-        return "NULL"
     return f"CASE {INPUT} {' '.join(f'WHEN {number} THEN {text}' for number, text in texts.items())} END"
