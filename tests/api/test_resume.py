@@ -104,9 +104,10 @@ def test_anything_else_that_differs_is_refused_and_named(
     assert "`B.v` + 1 AS w" in refusal(setting.query(QUERY.replace("B.v AS w", "B.v + 1 AS w")))
     renamed = QUERY.replace("B.", "C.").replace("WHERE", "AS C WHERE")
     assert "inputs, C was absent" in refusal(setting.query(renamed))
+    now = ".".join(ab.__version__.split(".")[:2])
     with monkeypatch.context() as patched:
         patched.setattr(ab, "__version__", "9.9.0")
-        assert "engine version was '0.2' and is now '9.9'" in refusal(setting.query())
+        assert f"engine version was '{now}' and is now '9.9'" in refusal(setting.query())
     zone = setting.spark.conf.get("spark.sql.session.timeZone")
     setting.spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     try:
