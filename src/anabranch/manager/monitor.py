@@ -71,11 +71,11 @@ class Monitor:
                 ProcessorSeen(
                     p,
                     manifest.bytes,
-                    tuple(self._operator(operator, manifest, moment) for operator in self._plan.operators),
+                    tuple(self._operator(operator, manifest, report, moment) for operator in self._plan.operators),
                     memory=self._memory.of(p),
                     busy=report.busy_ms / 1000,
                     cpu=report.cpu_ms / 1000,
-                    rows=report.worked,
+                    rows=sum(report.worked),
                     results=sum(report.produced),
                     spilled_bytes=manifest.spilled_bytes,
                     held_bytes=sum(piece.bytes for piece in manifest.held()),
@@ -93,20 +93,24 @@ class Monitor:
             awaiting=moment.awaiting,
         )
 
-    def _operator(self, operator: OperatorShape, manifest: Manifest, moment: Moment) -> OperatorSeen:
-        state, groups = manifest.operators[operator.number], self._plan.groups
+    def _operator(self, operator: OperatorShape, manifest: Manifest, report: Report, moment: Moment) -> OperatorSeen:
+        number, groups = operator.number, self._plan.groups
+        state = manifest.operators[number]
         owing = owing_groups(operator, state, moment.settled, groups) if state.generations else None
         return OperatorSeen(
-            operator.number,
+            number,
             state.statistics,
             operator.spillable,
             operator.family,
             spilled_groups(state.generations),
             held_rows(state, groups, self._cuts) if state.held else {},
             operator.answers_later,
-            unite(*self._returned).get(operator.number),
+            unite(*self._returned).get(number),
             debt=None if owing is None else _debt(owing, state.generations, groups),
             overdue=bool(state.overdue),
+            rows=report.worked[number],
+            results=report.produced[number],
+            cpu=report.operator_cpu_ms[number] / 1000,
         )
 
 

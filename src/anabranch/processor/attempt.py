@@ -79,8 +79,10 @@ def _run(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     spines, states = [Spine()] * len(before.spines), [OperatorState()] * len(before.operators)
     for operator in attempt.round.operators:
         own = [before.spines[port] for port in operator.ports]
+        begun = _clocks() - waited
         work = run_operator(attempt, deltas, operator, own, before.operators[operator.number])
         own, states[operator.number] = yield from _pass_on(work, waited)
+        report.operator_cpu_ms[operator.number] = float((_clocks() - waited - begun)[1]) * 1000
         for port, spine in zip(operator.ports, own, strict=True):
             spines[port] = spine
     attempt.outlets.close()

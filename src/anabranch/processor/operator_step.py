@@ -48,7 +48,7 @@ def run_operator(
     after = consolidate(work, after)
     arrived = _arrived_by_group(work)
     touched = arrived > 0
-    attempt.report.worked += int(arrived.sum())
+    attempt.report.worked[operator.number] += int(arrived.sum())
     yield from route(work, _results(work, after, state))
     fresh = work.produced.copy()
     after = insert(work, after)

@@ -23,12 +23,12 @@ Parked = dict[int, RunFile]
 class Report:
     """What a processor counted in one step; per source, operator or outlet where it is a list.
 
-    `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of; `produced`
-    and, of these, what was `owed`, per operator. `late_joined` counts joined rows that came after what they would have
-    changed was answered. `held` rows wait, `worked` counts those that operators have worked on, `arrived` those that
-    came through the round's exchange; if `long_rows` were among them nothing was done (`exchange/long_rows`). `cpu_ms`
-    is the CPU time of `busy_ms`. `cuts` tell where partition groups begin in new files (`FileCuts.texts`), so that the
-    driver need not look into them to move groups.
+    `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of. Per operator
+    are the rows that it has `worked` on, what it has `produced` and, of this, what was `owed`, and the CPU time that it
+    took (`operator_cpu_ms`). `late_joined` counts joined rows that came after what they would have changed was
+    answered. `held` rows wait, `arrived` are those that came through the round's exchange; if `long_rows` were among
+    them nothing was done (`exchange/long_rows`). `cpu_ms` is the CPU time of `busy_ms`. `cuts` tell where partition
+    groups begin in new files (`FileCuts.texts`), so that the driver need not look into them to move groups.
     """
 
     processor: int
@@ -47,12 +47,13 @@ class Report:
     round: int = 0
     produced: list[int] = field(default_factory=list)
     owed: list[int] = field(default_factory=list)
+    worked: list[int] = field(default_factory=list)
+    operator_cpu_ms: list[float] = field(default_factory=list)
     spilled_rows: int = 0
     spilled_bytes: int = 0
     generations: int = 0
     held_rows: int = 0
     held_bytes: int = 0
-    worked: int = 0
     arrived: int = 0
     combinations: int = 0
     long_rows: bool = False
@@ -85,6 +86,8 @@ class Report:
             round=number,
             produced=[0] * operators,
             owed=[0] * operators,
+            worked=[0] * operators,
+            operator_cpu_ms=[0.0] * operators,
         )
 
     def plus(self, other: Report) -> Report:
@@ -108,12 +111,13 @@ class Report:
             late_joined=self.late_joined + other.late_joined,
             produced=_sums(self.produced, other.produced),
             owed=_sums(self.owed, other.owed),
+            worked=_sums(self.worked, other.worked),
+            operator_cpu_ms=[a + b for a, b in zip(self.operator_cpu_ms, other.operator_cpu_ms, strict=True)],
             spilled_rows=self.spilled_rows + other.spilled_rows,
             spilled_bytes=self.spilled_bytes + other.spilled_bytes,
             generations=self.generations + other.generations,
             held_rows=self.held_rows + other.held_rows,
             held_bytes=self.held_bytes + other.held_bytes,
-            worked=self.worked + other.worked,
             arrived=self.arrived + other.arrived,
             combinations=self.combinations + other.combinations,
             long_rows=self.long_rows or other.long_rows,
