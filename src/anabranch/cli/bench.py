@@ -20,6 +20,7 @@ ENGINE = {
     "memory": "state ten times as large as its memory: throughput, and memory of the Python processes",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
     "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
+    "changes": "the pause that a query sees when others are added to its run and removed from it",
 }
 
 # Of each figure of a paper, the claim that it is checked for, as its experiment has it.

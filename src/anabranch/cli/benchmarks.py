@@ -12,10 +12,12 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from anabranch.bench import changes as changes_benchmark
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
+from anabranch.bench.changes import ChangesOptions
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.job import (
     CHAIN,
@@ -51,7 +53,7 @@ Contender = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
 
 
-Options = TypeVar("Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions)
+Options = TypeVar("Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions, ChangesOptions)
 
 
 def _defaults(options: type[Options]) -> dict[str, Any]:
@@ -68,6 +70,7 @@ _THROUGHPUT = _defaults(ThroughputOptions)
 _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 _RELOCATION = _defaults(RelocationOptions)
+_CHANGES = _defaults(ChangesOptions)
 
 
 @reported
@@ -278,6 +281,31 @@ def relocation(
     with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
         result = relocation_benchmark.run(spark, _chosen(RelocationOptions, chosen, folder), report)
     show(result.to_json() if as_json else relocation_benchmark.table(result))
+    keep(origin, result, save)
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@reported
+def changes(
+    rows: Annotated[int, typer.Option(help="Rows per stream and batch.", min=1)] = _CHANGES["rows"],
+    turns: Annotated[int, typer.Option(help="How often queries come and go.", min=1)] = _CHANGES["turns"],
+    processors: Processors = _CHANGES["processors"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Queries that are added to a run and removed from it, beside one that must not wait for that.
+
+    Shows the longest time between two answers of that query during a change, beside the usual one. Checks that Spark's
+    query is only started anew for what it does not read yet; the exit code is 1 if it is otherwise.
+    """
+    chosen = locals()
+    origin = begin("changes", save)
+    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
+        result = changes_benchmark.run(spark, _chosen(ChangesOptions, chosen, folder), report)
+    show(result.to_json() if as_json else changes_benchmark.table(result))
     keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)
