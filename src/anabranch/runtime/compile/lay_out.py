@@ -192,6 +192,7 @@ class _Maker:
             schema[time].dataType if time else None,
             tuple((slot, text) for slot, (_, text, _) in zip(placed, wanted, strict=True)),
             tuple((column, schema[column].dataType) for column in entry.columns),
+            tuple((column, schema[column].dataType) for column in schema.names if quote(column) in entry.key),
             tuple(arguments),
             group is not None,
             NOTE in rows.columns,

@@ -44,8 +44,9 @@ class InputLayout:
 
     `keys` are canonical and in carried form, as hashed and compared, and so are `key_types`; `values` are pairs of
     (slot, Spark SQL expression over the stream's columns), some of them aggregates' `arguments`. `columns` are those of
-    the stream's columns that are carried as they are, with their own types. A row with a null in its key counts only if
-    it is `grouped`. A sub-query may have `noted` that a row is bad.
+    the stream's columns that are carried as they are, with their own types, and `key_columns` those that are a key by
+    themselves. A row with a null in its key counts only if it is `grouped`. A sub-query may have `noted` that a row is
+    bad.
     """
 
     leaf: int
@@ -62,6 +63,7 @@ class InputLayout:
     time_type: T.DataType | None
     values: tuple[tuple[str, str], ...]
     columns: tuple[tuple[str, T.DataType], ...]
+    key_columns: tuple[tuple[str, T.DataType], ...] = ()
     arguments: tuple[Judged, ...] = ()
     grouped: bool = False
     noted: bool = False

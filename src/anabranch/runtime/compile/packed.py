@@ -78,7 +78,8 @@ class Reading:
 class PackedSource:
     """A stream as it is packed: rows that meet all `conditions`, which cannot fail, and their `values`.
 
-    Conditions that not all inputs have in common are among the values.
+    Conditions that not all inputs have in common are among the values. A column that is a key is packed as it is, null
+    or not: another plan may carry it, hash it as another type, or join on another one.
     """
 
     reading: Reading
@@ -147,22 +148,32 @@ def conditions_of(entry: InputLayout) -> tuple[str, ...]:
     conditions = [condition.text for condition in entry.conditions if not condition.can_fail]
     if not entry.grouped:
         pairs = zip(entry.input.key, entry.keys, strict=True)
-        conditions += [f"({written}) IS NOT NULL" for written, key in pairs if not key.can_fail]
+        conditions += [has_key(written) for written, key in pairs if not key.can_fail]
     return tuple(dict.fromkeys(conditions))
+
+
+def has_key(written: str) -> str:
+    """The condition that a row has a value for a column of a key; of a plain one as everybody writes it."""
+    return f"{written} IS NOT NULL" if is_name(written) else f"({written}) IS NOT NULL"
 
 
 def _source(
     reading: Reading, inputs: Sequence[InputLayout], types: dict[str, T.DataType], slots: list[Slot]
 ) -> PackedSource:
     own = [conditions_of(entry) for entry in inputs]
-    common = tuple(condition for condition in own[0] if all(condition in others for others in own))
+    packed = {name for entry in inputs for name, _ in (*entry.columns, *entry.key_columns)}
+    left = () if reading.noted else tuple(map(has_key, map(quote, packed)))
+    common = tuple(condition for condition in own[0] if condition not in left and all(condition in o for o in own))
     wanted: dict[str, T.DataType] = {}
     columns: dict[str, tuple[str, T.DataType]] = {}
     for entry, conditions in zip(inputs, own, strict=True):
-        wanted |= {condition: T.BooleanType() for condition in conditions if condition not in common}
-        wanted |= {key.text: t for key, t in zip(entry.keys, entry.key_types, strict=True)}
+        wanted |= {condition: T.BooleanType() for condition in conditions if condition not in (*common, *left)}
+        keys = {quote(name): (name, data_type) for name, data_type in entry.key_columns}
+        for written, key, key_type in zip(entry.input.key, entry.keys, entry.key_types, strict=True):
+            if key.can_fail or written not in keys:
+                wanted[key.text] = key_type
         wanted |= {text: types[slot] for slot, text in entry.values}
-        for name, data_type in entry.columns:
+        for name, data_type in (*keys.values(), *entry.columns):
             text = to_carried(quote(name), data_type)
             wanted[text] = carried_type(data_type)
             columns[text] = name, data_type
