@@ -82,7 +82,7 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
         "      +- BinaryJoin on a.`k`=b.`k` (int), round 1 on all processors",
         f"         +- Stream B AS a, {stream}",
         f"         +- Stream B AS b, {stream}",
-        "   +- Stream B AS c, [unbounded], never purged",
+        "   +- Stream B AS c, [unbounded], keeps [v], never purged",
         "64 partition groups on 3 processor(s), exchanged by key hash in 2 rounds",
     ]
 

@@ -45,10 +45,21 @@ class End:
     name: ClassVar[str] = "end"
 
 
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A step without a batch and without answers: rows of a shadow that have waited go on, all others in `hold` wait.
+
+    Nothing is settled in it, no sink hears of it, and nothing has to be on record before.
+    """
+
+    hold: dict[int, GroupSet]
+    name: ClassVar[str] = "replay"
+
+
 # Steps without a batch that give answers: on record before they are made, so that they are made again after a crash.
 Announced = Delivery | End
 # Steps that processors take part in. One that only lists state otherwise is committed by `in_force`.
-StepKind = Batch | Delivery | End
+StepKind = Batch | Delivery | End | Replay
 
 
 @dataclass(frozen=True, slots=True)

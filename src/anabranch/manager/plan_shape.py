@@ -82,7 +82,9 @@ def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> 
             number=entry.number,
             name=_name(network, entry.number),
             ports=entry.ports,
-            spillable=isinstance(entry.operator, SpillableOperator) and entry.operator.can_spill,
+            spillable=isinstance(entry.operator, SpillableOperator)
+            and entry.operator.can_spill
+            and not network.is_shadow(entry.number),
             grouping=plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
             unbounded=entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
             family=families[entry.number],

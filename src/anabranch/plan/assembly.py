@@ -13,6 +13,7 @@ from anabranch.plan.identity import Demand, Described, Description
 from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
 from anabranch.plan.port_state import PortState
 from anabranch.plan.query import (
+    RESERVED,
     AggregateCall,
     ContinuousQuery,
     Grouping,
@@ -59,14 +60,20 @@ class _Builder:
         self._answers: list[Answer] = []
         self._derived: list[StreamSchema] = []
         self._classes: dict[tuple[Column, ...], None] = {}
+        self._kept: dict[str, set[str]] = {}  # by alias, the columns that any order of its query's joins needs
 
     def add(self, request: Request) -> None:
-        queries = (request.query, *request.query.united)
-        self._answers.append(Answer(request.name, tuple(self._add(query, request, Demand()) for query in queries)))
+        if request.shadow:
+            self._add(request.query, request, Demand(), request.track)
+            return
+        first = self._add(request.query, request, Demand(), request.track)
+        others = [self._add(query, request, Demand()) for query in request.query.united]
+        self._answers.append(Answer(request.name, (first, *others)))
 
-    def _add(self, query: ContinuousQuery, request: Request, demand: Demand) -> Fed:
-        """The operators of a query or block, and what it selects of the last one's rows."""
-        told = Description(query, request.since, self._streams, demand)
+    def _add(self, query: ContinuousQuery, request: Request, demand: Demand, track: int = 0) -> Fed:
+        """The operators of a query or block, and what it selects of the last one's rows; of a shadow only its joins."""
+        told = Description(query, request.since, self._streams, demand, track)
+        is_shadow = request.shadow and query is request.query
         leaves = len(query.inputs)
         known = {draft.identity: n for n, draft in enumerate(self._drafts)}
         aliases: dict[str, str] = {}
@@ -75,7 +82,8 @@ class _Builder:
                 aliases |= zip(part.aliases, self._drafts[known[part.identity]].aliases, strict=True)
         for n, entry in enumerate(query.inputs):
             if entry.alias not in aliases:
-                aliases[entry.alias] = self._new_input(query, n, request, told)
+                aliases[entry.alias] = self._new_input(query, n, request, told, shadow=is_shadow)
+            self._kept.setdefault(aliases[entry.alias], set()).update(entry.columns)
         known |= {draft.identity: n for n, draft in enumerate(self._drafts)}
         names = _Names(query, aliases)
         self._classes |= dict.fromkeys(names.terms(terms) for terms in query.classes)
@@ -86,7 +94,7 @@ class _Builder:
                 self._drafts.append(self._join(query, n, part, told, nodes, names))
             nodes.append(known[part.identity])
             self._drafts[nodes[-1]].columns |= {(aliases[alias], c) for alias, c in query.operators[n].columns}
-        if query.grouping is not None and told.group is not None:
+        if query.grouping is not None and told.group is not None and not is_shadow:
             if told.group.identity not in known:
                 known[told.group.identity] = len(self._drafts)
                 below = tuple(names.text(text) for text in told.conditions(len(told.parts) - 1))
@@ -123,8 +131,12 @@ class _Builder:
             for port in draft.ports:
                 below = {inputs[~port.node].entry.alias} if port.node < 0 else set(self._drafts[port.node].aliases)
                 stored = set() if draft.grouping else {column for column in draft.columns if column[0] in below}
+                if port.node < 0 and draft.grouping is None:
+                    (alias,) = below
+                    stored |= {(alias, column) for column in self._kept[alias]}
                 state = port.state if draft.grouping else _storing(port.state, draft.ranks[len(ports)], stored)
-                ports.append(replace(port, node=node(port.node), columns=ordered(stored), state=state))
+                ranks = () if draft.grouping else draft.ranks[len(ports)]
+                ports.append(replace(port, node=node(port.node), columns=ordered(stored), state=state, ranks=ranks))
                 if port.node < 0 and draft.grouping is None:
                     entry = inputs[~port.node].entry
                     kept = replace(entry, columns=tuple(column for _, column in ordered(stored)))
@@ -135,7 +147,7 @@ class _Builder:
         answers = tuple(replace(answer, branches=tuple(map(placed, answer.branches))) for answer in self._answers)
         return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived), tuple(self._classes))
 
-    def _new_input(self, query: ContinuousQuery, n: int, request: Request, told: Description) -> str:
+    def _new_input(self, query: ContinuousQuery, n: int, request: Request, told: Description, *, shadow: bool) -> str:
         """Take an input in under a name that is free, after all that feeds it."""
         entry = query.inputs[n]
         feeds: list[Fed | None] = []
@@ -147,14 +159,16 @@ class _Builder:
             conditions, outputs = inlined(fed.outputs, source.steps)
             feeds.append(Fed(fed.node, (*fed.conditions, *conditions), outputs))
         taken = {name.lower() for name in self._inputs}
-        alias = next(name for name in _candidates(entry.alias, request.name) if name.lower() not in taken)
+        wanted = f"{RESERVED}{entry.alias}" if shadow else entry.alias
+        alias = next(name for name in _candidates(wanted, request.name) if name.lower() not in taken)
         stream = entry.stream
         if entry.is_derived:
             stream = f"({alias})"
             made = next(schema for schema in query.derived if schema.name == entry.stream)
             self._derived.append(replace(made, name=stream))
             self._streams[stream] = self._derived[-1]
-        self._inputs[alias] = Input(replace(entry, alias=alias, stream=stream), told.timed, told.late[n], tuple(feeds))
+        renamed = replace(entry, alias=alias, stream=stream)
+        self._inputs[alias] = Input(renamed, told.timed, told.late[n], tuple(feeds), shadow)
         return alias
 
     def _join(

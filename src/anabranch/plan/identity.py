@@ -4,7 +4,8 @@ Two queries share a join if the same streams come in with the same conditions, w
 joined on the same keys, whatever they are called and in whichever order they stand; a grouping, if they group the same
 join by the same keys for the same aggregates. What queries select from a shared join may differ.
 
-Only queries that begin together (`since`) share: one that is added later must not see what came before it.
+Only queries that begin together (`since`) share: one that is added later must not see what came before it. Nor do
+queries of different tracks: one that migrates has its old and its new operators side by side for a while.
 
 So a description of an operator leaves out aliases: columns are named by the rank of their input among those that the
 operator joins, and parts stand in an order that does not depend on the text.
@@ -47,9 +48,12 @@ class Demand:
 class Description:
     """The canonical form of a query's parts, and which of them it can share with other queries."""
 
-    def __init__(self, query: ContinuousQuery, since: int, streams: Mapping[str, StreamSchema], demand: Demand) -> None:
+    def __init__(
+        self, query: ContinuousQuery, since: int, streams: Mapping[str, StreamSchema], demand: Demand, track: int = 0
+    ) -> None:
         self._query = query
         self._since = since
+        self._track = track
         self._streams = {**streams, **{schema.name: schema for schema in query.derived}}
         times = input_times(query, self._streams)
         self.timed = demand.timed or query.grouping is not None or any(e.window is not None for e in query.inputs)
@@ -272,6 +276,6 @@ class Description:
 
     def _once(self, told: Sequence[object]) -> str:
         """The identity of what was told. The same thing twice in one query is two operators."""
-        name = digest([self._since, told])
+        name = digest([self._since, told, self._track] if self._track else [self._since, told])
         times = self._seen[name] = self._seen.get(name, 0) + 1
         return name if times == 1 else f"{name}.{times}"

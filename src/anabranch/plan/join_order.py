@@ -1,7 +1,8 @@
 """A logical query with its joins in one order: `arranged` for any shape, without its text.
 
 Each condition goes to the first operator that has all it reads, or to the last if it reads no stream at all. Above a
-join travel only the columns that the answer, conditions and keys there read.
+join travel only the columns that the answer, conditions and keys there read. Of an input those are kept that any order
+needs: in another one a row may have to be joined on other terms first.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def arranged(query: LogicalQuery, shape: Shape | None) -> ContinuousQuery:
         conditions[left.alias].append(f"{left.below} = {right.below}")
     for term in _non_null(plan, len(query.inputs)):
         conditions[term.alias].append(f"{term.below} IS NOT NULL")
+    keys = _key_columns(query, plan)
     first_keys = {
         part: terms for joining in plan.operators for part, terms in zip(joining.parts, joining.keys, strict=True)
     }
@@ -39,7 +41,7 @@ def arranged(query: LogicalQuery, shape: Shape | None) -> ContinuousQuery:
             window=entry.window,
             key=tuple(term.below for term in first_keys[position]),
             conditions=tuple(dict.fromkeys(conditions[entry.alias])),
-            columns=tuple(column for column in entry.columns if column in needed[entry.alias]),
+            columns=tuple(column for column in entry.columns if column in needed[entry.alias] | keys[entry.alias]),
             sources=entry.sources,
         )
         for position, entry in enumerate(query.inputs)
@@ -98,7 +100,9 @@ def _operators(query: LogicalQuery, plan: KeyPlan, needed: Needed) -> tuple[Join
         )
         operators.append(JoinOperator(joining.parts, joining.classes, keys, tuple(dict.fromkeys(texts)), carried))
         for part, terms in zip(joining.parts, joining.keys, strict=True):
-            for term in terms if part >= leaves else ():
+            # What was joined on the same classes below has its hash already.
+            rehashed = part >= leaves and set(plan.operators[part - leaves].classes) != set(joining.classes)
+            for term in terms if rehashed else ():
                 needed[term.alias] |= term.columns
     return tuple(reversed(operators))
 
@@ -114,6 +118,26 @@ def _non_null(plan: KeyPlan, leaves: int) -> list[Term]:
             known |= set(terms) if part < leaves else set()
     shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
     return [term for terms in shared for term in terms if term not in known]
+
+
+def _key_columns(query: LogicalQuery, plan: KeyPlan) -> Needed:
+    """Per alias, what the terms read that other orders may join it on; the hash of an only key says enough."""
+    shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
+    columns: Needed = {alias: set() for alias in query.aliases}
+    for term in (term for terms in shared for term in terms) if len(shared) > 1 else ():
+        columns[term.alias] |= term.columns
+    return columns
+
+
+def shape_of(query: ContinuousQuery) -> Shape:
+    """The shape of an arranged query: which parts meet, as a tree over the numbers of its inputs."""
+
+    def shape(part: int) -> Shape:
+        if part < len(query.inputs):
+            return part
+        return tuple(shape(below) for below in query.operators[part - len(query.inputs)].parts)
+
+    return shape(query.root)
 
 
 def _need(needed: Needed, columns: Iterable[tuple[str, str]]) -> None:

@@ -24,11 +24,17 @@ Column = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A query that is to be answered, by a name; `since` tells which ones begin together."""
+    """A query that is to be answered, by a name; `since` tells which ones begin together.
+
+    Only queries of one `track` share joins. A query that migrates to another plan gets a track of its own: its new
+    operators are there beside its old ones for a while. As long as it is a `shadow` nobody asks for its answers.
+    """
 
     name: str
     query: ContinuousQuery
     since: int = 0
+    track: int = 0
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +50,15 @@ class Fed:
 class Input:
     """A stream occurrence. Event time is read only if it is `timed`; its rows are late behind a watermark, or never.
 
-    `feeds` are what blocks feed it with, per source; None for a source that is a stream.
+    `feeds` are what blocks feed it with, per source; None for a source that is a stream. An input of a `shadow` has the
+    same rows as another one, and is not counted.
     """
 
     entry: JoinInput
     timed: bool
     late: bool
     feeds: tuple[Fed | None, ...] = ()
+    shadow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +66,7 @@ class Port:
     """Where rows of a node come in that meet all conditions, exchanged by their keys. `columns` are stored.
 
     Rows of an input have met its own conditions, and have its key and columns. `state` is what lies here, whatever the
-    tree around it (`port_state`).
+    tree around it (`port_state`); `ranks` are the aliases of a join's rows in the order in which the state names them.
     """
 
     node: int
@@ -66,6 +74,7 @@ class Port:
     state: PortState
     conditions: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    ranks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +137,16 @@ class Network:
         if n is None:
             return ()
         return (*(m for port in self.operators[n].ports for m in self.operators_of(port.node)), n)
+
+    def joined_with(self, node: int) -> set[int]:
+        """The inputs that the rows of a node are joined with, in any of the queries that they are part of."""
+        above = {n for n, p in (self.ports[number] for number in self.consumers(node))}
+        joins = [len(self.inputs) + n for n in above if self.operators[n].grouping is None]
+        return set(self.inputs_of(node)).union(*(self.joined_with(join) for join in joins))
+
+    def is_shadow(self, n: int) -> bool:
+        """Whether an operator belongs to a shadow."""
+        return any(self.inputs[i].shadow for i in self.inputs_of(len(self.inputs) + n))
 
     def consumers(self, node: int) -> list[int]:
         """The numbers of the ports that the rows of a node go to as they are."""

@@ -11,10 +11,12 @@ Where no window can expire, no row is late: dropping it would save nothing. What
 not on the operators that it is made of.
 
 In a plan of several operators a port may hold rows that are joined already. Such a row, made of rows of inputs I, can
-only be part of a new result through a later row of the inputs O on the other side of its operator. The smallest of its
+only be part of a new result through a later row of some other inputs O. The smallest of its
 ts + w is at most TSmax, its newest ts, plus the smallest window of I; so if TSmax is older than the smallest watermark
-of O minus that window, it is dead (lemma 2.2 of paper 3, TSmin(new) - TSmax(stored) > W, for windows that differ). For
-an operator that joins all inputs at once this is the rule above.
+of O minus that window, it is dead (lemma 2.2 of paper 3, TSmin(new) - TSmax(stored) > W, for windows that differ). O
+are all other inputs of the query, not only those on the other side of the operator: a row is kept until nothing can
+meet it in any order of the joins, so another order finds all that it needs. For an operator that joins all inputs at
+once this is the rule above.
 
 Where rows are grouped the answer to a row is known when no older one can come: it is *settled* at the smallest
 watermark of all inputs. So there every input must have a lateness, and rows behind what is settled are late whatever
@@ -96,7 +98,7 @@ class SourceTime:
 
 @dataclass(frozen=True, slots=True)
 class PortTime:
-    """A port: the inputs whose rows it holds, and those on the other side of its operator.
+    """A port: the inputs whose rows it holds, and all those that they are joined with, there or further up.
 
     `window` is the smallest of the inputs inside; None if they have none. The port of a grouping has no other side, but
     the grouping's number. `debtors` are the operators whose results come in on the other side; for a grouping, inside.

@@ -66,7 +66,8 @@ def _sort_out(attempt: Attempt, packed: pa.RecordBatch, arrivals: dict[int, Arri
             threshold = attempt.task.late[i]
             if threshold is not None:
                 on_time = ts[rows] >= threshold
-                late_rows.append((i, rows[~on_time]))
+                if i not in attempt.plan.shadows:
+                    late_rows.append((i, rows[~on_time]))
                 attempt.report.late[i] = len(rows) - int(on_time.sum())
                 rows = rows[on_time]
         taken.setdefault(arrival.port, []).append(rows)
@@ -93,7 +94,8 @@ def _bad_rows(attempt: Attempt, packed: pa.RecordBatch) -> NDArray[np.bool_] | N
             f"processed because {sample['problem']}; for example {sample['row']}. Correct or filter the "
             "input, or set quarantine=PATH to put such rows aside and go on"
         )
-    lines = [text for text in column.to_pylist() if text is not None]
+    counted = ~np.isin(packed.column(INPUT).to_numpy(), list(attempt.plan.shadows))
+    lines = [text for text in column.filter(pa.array(counted)).to_pylist() if text is not None]
     attempt.report.rejected_file = _write_lines(attempt, "rejected", lines)
     return mask
 

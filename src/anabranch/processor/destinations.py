@@ -42,6 +42,8 @@ def _outgoing(schema: pa.Schema | None, tag: int, rows: pa.RecordBatch) -> pa.Re
     assert schema is not None, "an exchange has a schema"
     number = pa.array(np.full(len(rows), tag, dtype=np.int16))
     no_time = pa.array(np.zeros(len(rows), dtype=np.int64))
-    arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, rows.columns, strict=True))}
+    # Spark knows no unsigned numbers: a hash that is passed on travels as a signed one with the same bits.
+    given = (column.view(pa.int64()) if column.type == pa.uint64() else column for column in rows.columns)
+    arrays = {INPUT: number, TS: no_time, **dict(zip(rows.schema.names, given, strict=True))}
     columns = [arrays[field.name] if field.name in arrays else pa.nulls(len(rows), field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema.names)

@@ -88,9 +88,9 @@ def _begin(
 
 
 def _results(work: OperatorAtWork, spines: list[Spine], state: OperatorState) -> Iterator[pa.RecordBatch]:
-    """The results of new rows with each other and with the active state."""
+    """The results of new rows with each other and with the active state; none if nobody takes them."""
     kernel, files, groups = work.operator.operator, work.attempt.files, work.attempt.plan.groups
-    if not kernel.waits and not work.deltas.has_new(work.ports):
+    if not work.operator.destinations or (not kernel.waits and not work.deltas.has_new(work.ports)):
         return
     pairs = zip(work.ports, spines, strict=True)
     old = [[files.open(port, piece) for piece in spine.slices()] for port, spine in pairs]

@@ -102,7 +102,8 @@ class ProcessorPlan:
     of its state, how much time a run may cover, and how long its rows can be met by others, None for ever. `groupings`
     are the numbers of the operators that group, `groups` is how many partition groups there are. `owners` are the
     operators that ports belong to.
-    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored.
+    `late_projections` say what to show of late rows, if they are wanted: the key also where it is not stored. Rows of
+    the sources in `shadows` come for other inputs, too, and are put aside there.
 
     `written` says what becomes of what comes out of each outlet. Processors write results into files that their reports
     name: what a sink does with an answer begins when all processors are done, and cannot reach them.
@@ -119,6 +120,7 @@ class ProcessorPlan:
     keep_rejected: bool
     late_projections: tuple[Projection, ...] | None = None
     written: tuple[str, ...] = ()
+    shadows: frozenset[int] = frozenset()
 
     @property
     def ports(self) -> int:

@@ -54,13 +54,14 @@ def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, Da
 
 def check_inputs(spark: SparkSession, network: Network, columns: Columns) -> None:
     """Refuse conditions on single streams, keys and what is aggregated of them, that cannot be right."""
-    for operator in network.operators:
+    for n, operator in enumerate(network.operators):
         grouping = operator.grouping
         arguments = [call.argument for call in grouping.calls if call.argument] if grouping is not None else []
-        for port in operator.ports:
+        for p, port in enumerate(operator.ports):
             if network.operator_of(port.node) is not None:
                 schema = T.StructType(columns.fields(port.node))
-                _check(spark, schema, port.conditions, [*port.keys, *arguments], "")
+                keys = () if columns.keeps_hash(n, p) else port.keys
+                _check(spark, schema, port.conditions, [*keys, *arguments], "")
             else:
                 entry = network.inputs[port.node].entry
                 schema = columns.frame(entry.alias).schema

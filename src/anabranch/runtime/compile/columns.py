@@ -3,7 +3,8 @@
 Above a join a column is called `ALIAS.COLUMN` and the event time of input i is `ts:i`, which are names within one plan.
 State outlives plans, so there names say where something stands, not what it is called: at the port of an input columns
 are `col.COLUMN`; where rows are joined, `col.RANK.COLUMN` and `ts:RANK`, by the rank of the input among those that the
-rows are made of. Keys that are stored are `key.0`, ...; what is aggregated is `arg.0`, ...
+rows are made of, which does not depend on the order of joins. Keys that are stored are `key.0`, ...; what is
+aggregated is `arg.0`, ...
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from anabranch.checkpoint.settings import TIME_ZONE
 from anabranch.errors import QueryError
 from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import UNBOUNDED
-from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
+from anabranch.plan.network import Column, Fed, Input, Network, Port
 from anabranch.plan.query import Output, StreamSchema, all_of, joined_column, quote
 from anabranch.plan.texts import is_name
 from anabranch.runtime.compile.fuse import fuse
@@ -130,6 +131,17 @@ class Columns:
         """The type of a column of an alias."""
         return self.frame(column[0]).schema[column[1]].dataType
 
+    def keeps_hash(self, n: int, p: int) -> bool:
+        """Whether what comes to a port of a join was joined on the same key below: it has its hash already."""
+        operators = self._network.operators
+        below = self._network.operator_of(operators[n].ports[p].node)
+        return (
+            below is not None
+            and operators[n].grouping is None
+            and operators[below].grouping is None
+            and list(map(set, operators[n].terms)) == list(map(set, operators[below].terms))
+        )
+
     def fields(self, node: int) -> list[T.StructField]:
         """The columns of what an operator gives, by their names above it."""
         n = self._network.operator_of(node)
@@ -157,14 +169,13 @@ class Columns:
         """What a column is called in the state at a port."""
         if self._network.operator_of(port.node) is None:
             return f"col.{column[1]}"
-        aliases = [self._network.inputs[i].entry.alias for i in self._network.inputs_of(port.node)]
-        return f"col.{aliases.index(column[0])}.{column[1]}"
+        return f"col.{port.ranks.index(column[0])}.{column[1]}"
 
     def stored_time(self, port: Port, i: int) -> str:
         """What the event time of an input is called in the state at a port."""
         if self._network.operator_of(port.node) is None:
             return TS
-        return time_name(self._network.inputs_of(port.node).index(i))
+        return time_name(port.ranks.index(self._network.inputs[i].entry.alias))
 
     def timed(self, node: int) -> list[int]:
         """The inputs with an event time that the rows of a node are made of."""
@@ -200,7 +211,7 @@ class Columns:
         operator = self._network.operators[n]
         for p, port in enumerate(operator.ports):
             below = self._network.operator_of(port.node)
-            if below is not None and port.conditions and _alike(operator, self._network.operators[below]):
+            if below is not None and port.conditions and self.keeps_hash(n, p):
                 fused = self._fused(port.node, port.conditions)
                 if fused is not None:
                     self.fused[n, p] = fused
@@ -253,11 +264,6 @@ class Columns:
             self.fused[n, 0] = fused[: len(port.conditions)]
         self.arguments[n] = dict(zip(computed, fused[len(port.conditions) :], strict=True))
         return tuple(keys.index(k) for k in range(len(keys)))
-
-
-def _alike(operator: Operator, other: Operator) -> bool:
-    """Whether two joins are on the same key."""
-    return [set(terms) for terms in operator.terms] == [set(terms) for terms in other.terms]
 
 
 def time_name(i: int) -> str:

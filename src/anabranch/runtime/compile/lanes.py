@@ -23,7 +23,7 @@ from anabranch.runtime.compile.layout import Carried, Exchange, Lane, Slot
 from anabranch.runtime.rows.carried import carried_type, check_carried, to_carried
 from anabranch.runtime.rows.derived import in_types
 from anabranch.runtime.rows.keys import canonical
-from anabranch.state.run import TS
+from anabranch.state.run import HASH, TS
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,7 @@ class Lanes:
             self._lane(tag, going, slots) for tag, going in enumerate(self._travelling) if self._sent(going) == number
         ]
         yielded = {column.slot for lane in lanes for column in lane.columns}
+        yielded |= {slot for lane in lanes for slot, _ in lane.passed}
         kept = {slot for lane in lanes for _, slot in lane.stored.columns}
         fields = [T.StructField(INPUT, T.ShortType()), *([T.StructField(TS, T.LongType())] if self._timed else [])]
         fields += [T.StructField(slot.name, slot.type) for slot in slots if slot.name in yielded]
@@ -87,11 +88,13 @@ class Lanes:
         return _Travelling(number, fed.node, tuple(conditions), keys, texts)
 
     def _lane(self, tag: int, going: _Travelling, slots: list[Slot]) -> Lane:
-        n, _ = self._ports[going.port]
+        n, p = self._ports[going.port]
         key_types = self._columns.key_types[n]
         keys = [to_carried(canonical(key, t), t) for key, t in zip(going.keys, key_types, strict=True)]
-        hashed = self._hashed(n, going, keys)
-        stored = self._stored(n, going, keys)
+        has_hash = not going.texts and self._columns.keeps_hash(n, p)
+        hashed = [] if has_hash else self._hashed(n, going, keys)
+        stored = [] if has_hash else self._stored_keys(n, keys)
+        stored += self._stored(n, going)
         fields = self._columns.fields(going.node)
         times = [T.StructField(time_name(i), T.LongType()) for i in self._columns.timed(going.node)]
         texts = [*going.conditions, *hashed, *(text for _, text, _ in stored)]
@@ -101,10 +104,13 @@ class Lanes:
         own = {quote(name): quote(other) for name, other in names.items()}
         plain = {quote(field.name): field.name for field in read}
         computed = [(text, t) for _, text, t in stored if text not in plain]
-        placed = place(slots, [*(carried_type(f.dataType) for f in read), *(t for _, t in computed)])
+        passes = self._passed(n) if has_hash else {}
+        types = [*(carried_type(f.dataType) for f in read), *(t for _, t in computed), *passes.values()]
+        placed = place(slots, types)
+        passed = dict(zip(passes, placed[len(types) - len(passes) :], strict=True))
         columns = tuple(Carried(names[f.name], f.dataType, slot) for f, slot in zip(read, placed, strict=False))
         slot_of = {quote(field.name): slot for field, slot in zip(read, placed, strict=False)}
-        made = dict(zip((text for text, _ in computed), placed[len(read) :], strict=True))
+        made = dict(zip((text for text, _ in computed), placed[len(read) :], strict=False))
         timed = self._columns.is_timed(n)
         return Lane(
             tag=tag,
@@ -114,8 +120,20 @@ class Lanes:
             hashed=tuple(substituted(text, own) for text in hashed),
             computed=tuple((slot, substituted(text, own)) for text, slot in made.items()),
             columns=columns,
-            stored=Projection(tuple((name, slot_of.get(text) or made[text]) for name, text, _ in stored), timed),
+            stored=Projection(
+                (
+                    *((name, slot) for name, slot in passed.items() if name != HASH),
+                    *((name, slot_of.get(text) or made[text]) for name, text, _ in stored),
+                ),
+                timed,
+            ),
+            passed=tuple((slot, name) for name, slot in passed.items()),
         )
+
+    def _passed(self, n: int) -> dict[str, T.DataType]:
+        """What rows have already that were joined on the same key below: its hash, and the key if it is stored."""
+        types = map(carried_type, self._columns.key_types[n])
+        return {HASH: T.LongType(), **dict(zip(self._columns.verified(n), types, strict=False))}
 
     def _hashed(self, n: int, going: _Travelling, keys: list[str]) -> list[str]:
         """What the hash of rows on their way to a port is of.
@@ -131,12 +149,16 @@ class Lanes:
         grouped = self._columns.groups[n] is not None and len(keys) > 1
         return [*keys, *(f"({key}) IS NULL" for key in keys if grouped)]
 
-    def _stored(self, n: int, going: _Travelling, keys: list[str]) -> list[tuple[str, str, T.DataType]]:
-        """What is stored of rows that travel: state columns, expressions in carried form, and their types."""
-        key_types, group = self._columns.key_types[n], self._columns.groups[n]
+    def _stored_keys(self, n: int, keys: list[str]) -> list[tuple[str, str, T.DataType]]:
+        """The key of rows that travel, as far as it is stored: state columns, expressions in carried form, types."""
+        types = map(carried_type, self._columns.key_types[n])
+        return list(zip(self._columns.verified(n), keys, types, strict=False))
+
+    def _stored(self, n: int, going: _Travelling) -> list[tuple[str, str, T.DataType]]:
+        """What is stored of rows that travel beside their key."""
+        group = self._columns.groups[n]
         port = self._network.operators[n].ports[self._ports[going.port][1]]
-        types = [carried_type(data_type) for data_type in key_types]
-        stored = [(name, key, t) for name, key, t in zip(self._columns.verified(n), keys, types, strict=False)]
+        stored: list[tuple[str, str, T.DataType]] = []
         if group is not None:
             texts = [substituted(text, going.texts) for text, _ in group.arguments]
             stored += [(name, text, t) for name, text, (_, t) in zip(group.names, texts, group.arguments, strict=True)]

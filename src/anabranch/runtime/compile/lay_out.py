@@ -127,6 +127,7 @@ class _Maker:
             groups=len(self._placements[0]),
             keep_rejected=self._keep_rejected,
             late_projections=tuple(late) if self._keep_late else None,
+            shadows=frozenset(n for n, entry in enumerate(inputs) if network.inputs[entry.leaf].shadow),
         )
         return Layout(
             inputs=tuple(inputs),
@@ -209,7 +210,7 @@ class _Maker:
         destinations = []
         for lane in (lane for exchange in exchanges for lane in exchange.lanes if lane.node == node):
             names = self._lanes.given_names(lane)
-            picked = tuple((column.slot, names[column.name]) for column in lane.columns)
+            picked = (*((column.slot, names[column.name]) for column in lane.columns), *lane.passed)
             destinations.append(Destination(Goes.EXCHANGE, lane.tag, self._with_time(n, picked)))
         staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._lanes.crossing]
         for port in staying:
@@ -219,7 +220,8 @@ class _Maker:
                 destinations.append(Destination(Goes.SINK, number, outlet.picked, outlet.fused, outlet.computed))
         if self._network.operators[n].grouping is not None:
             return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
-        return OperatorPlan(n, ports, self._join(n, destinations, here=bool(staying)), tuple(destinations))
+        hashed = any(name == HASH for destination in destinations for _, name in destination.picked)
+        return OperatorPlan(n, ports, self._join(n, destinations, hashed=hashed), tuple(destinations))
 
     def _stored(self, number: int, arrivals: list[dict[int, Arrival]]) -> tuple[str, ...]:
         """The columns of the state at a port, in an order that does not depend on the queries."""
@@ -268,8 +270,8 @@ class _Maker:
         arguments = tuple((name, names[text]) for name, text in made if text in names)
         return ((HASH, HASH), *keys, *arguments, (EXPIRY, EXPIRY))
 
-    def _join(self, n: int, destinations: list[Destination], *, here: bool) -> WindowJoin:
-        """A join that gives all that any of its destinations picks."""
+    def _join(self, n: int, destinations: list[Destination], *, hashed: bool) -> WindowJoin:
+        """A join that gives all that any of its destinations picks; `hashed` if that is also the hash."""
         operator, node = self._network.operators[n], len(self._network.inputs) + n
         wanted = dict.fromkeys(name for destination in destinations for name in sorted(destination.reads))
         goes_on = any(destination.goes is not Goes.SINK for destination in destinations) and self._columns.is_timed(n)
@@ -286,11 +288,11 @@ class _Maker:
         if not results:
             any_name = next(iter(origins))  # without a column there would be no rows
             results = [ResultColumn(any_name, *origins[any_name])]
-        if here:
+        if hashed:
             stored = [name for name in self._columns.verified(n) if name in wanted]
             results += [ResultColumn(name, 0, name) for name in (HASH, *stored)]
         windows = [(time_name(i), window) for i, window in self._columns.windows(node)] if EXPIRY in wanted else []
-        shape = self._shape(n, keep=(*((HASH,) if here else ()), *((TS,) if goes_on else ())))
+        shape = self._shape(n, keep=(*((HASH,) if hashed else ()), *((TS,) if goes_on else ())))
         return WindowJoin(shape, tuple(results), tuple(timed) if goes_on else None, tuple(windows))
 
     def _shape(self, n: int, keep: tuple[str, ...]) -> JoinShape:
@@ -385,7 +387,7 @@ class _Maker:
     def _port_time(self, n: int, p: int) -> PortTime:
         ports, network = self._network.operators[n].ports, self._network
         inside = network.inputs_of(ports[p].node)
-        others = (i for other, port in enumerate(ports) if other != p for i in network.inputs_of(port.node))
+        others = network.joined_with(ports[p].node) - set(inside)
         windows = [w for i in inside if (w := network.inputs[i].entry.window) is not None]
         grouping = self._grouping(n)
         feeding = [port.node for other, port in enumerate(ports) if other != p or grouping is not None]

@@ -83,8 +83,10 @@ class Lane:
     """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
 
     `tag` is what rows are told from others by on the way. `hashed` is what their hash is of: keys, canonical and in
-    carried form, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they
-    are stored, and expressions. `stored` are state columns and the slots they come in.
+    carried form, over the names of the columns; nothing if it is among what is passed on. `passed` are pairs of a slot
+    and a column that results of a join have beside those that it gives: the hash, and the key if it is stored.
+    `computed` are pairs of a slot and what Spark puts there: keys, if they are stored, and expressions. `stored` are
+    state columns and the slots they come in.
     """
 
     tag: int
@@ -95,6 +97,7 @@ class Lane:
     computed: tuple[tuple[str, str], ...]
     columns: tuple[Carried, ...]
     stored: Projection
+    passed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

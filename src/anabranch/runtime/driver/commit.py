@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.step import Delivery, End
+from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
 from anabranch.manager.debt import behind
@@ -28,6 +29,7 @@ from anabranch.runtime.driver.step_result import (
 )
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.failpoints import failpoint
+from anabranch.state.groups import unite
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import describe
 from anabranch.state.report import Report, combine
@@ -38,8 +40,11 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     run, in_force, last = context.run, context.in_force, context.in_force.last
     combined = combine((report, manifest) for _, report, manifest in named.values())
     reports, manifests = [report for report, _ in combined], tuple(manifest for _, manifest in combined)
-    output_rows = dict(context.answers.rows)
-    _publish(context, orders, reports)
+    output_rows = dict(context.answers.rows) if orders.gives_answers else {}
+    if orders.gives_answers:
+        _publish(context, orders, reports)
+    elif any(any(report.results) for report in reports):
+        raise InconsistentStepError(f"step {orders.number} gave answers, although nothing has arrived; it is not kept")
     newest = latest([last.newest if last else (None,) * len(context.layout.inputs), *(r.newest for r in reports)])
     change = _adapt(context, orders, reports, manifests, newest)
     after = change.distribution
@@ -56,7 +61,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         totals=add_totals(last.totals if last else {}, reports, output_rows),
         plan=run.checkpoint.plan_number,
         settled=orders.times.limits.settled,
-        extra=(last.extra if last else 0) + (not orders.has_batch),
+        extra=(last.extra if last else 0) + (orders.gives_answers and not orders.has_batch),
         clean_up=change.clean_up,
         hold=change.hold,
         moving=after.moving,
@@ -99,7 +104,10 @@ def _adapt(
         awaiting=context.in_force.awaiting,
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
-    return context.adaptation.adapt(moment, distribution, reports)
+    change = context.adaptation.adapt(moment, distribution, reports)
+    if context.feeding is not None:
+        change.hold = unite(change.hold, context.feeding.look(change.distribution, moment.usual))
+    return change
 
 
 def _tell(

@@ -15,6 +15,7 @@ from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import Memory
 from anabranch.manager.debt import behind
+from anabranch.manager.feeding import Feeding
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.plan_shape import PlanShape, shape_of
 from anabranch.observe.events import EventLog
@@ -43,7 +44,10 @@ class RunParts:
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory."""
+    """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory.
+
+    While a query migrates, `feeding` keeps account of the rows of its shadow that wait.
+    """
 
     run: RunParts
     plan: Plan
@@ -55,6 +59,7 @@ class StepContext:
     adaptation: Adaptation
     counters: Counters
     shortage: Shortage
+    feeding: Feeding | None = None
 
     @property
     def layout(self) -> Layout:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.checkpoint.step import Batch, End, StepKind
+from anabranch.checkpoint.step import Batch, End, Replay, StepKind
 from anabranch.processor.tasks import StepTask
 from anabranch.runtime.driver.context import StepContext
 from anabranch.runtime.driver.times import StepTimes
@@ -38,6 +38,11 @@ class Orders:
         """Whether Spark has brought rows for it."""
         return isinstance(self.kind, Batch)
 
+    @property
+    def gives_answers(self) -> bool:
+        """Whether sinks hear of it."""
+        return not isinstance(self.kind, Replay)
+
 
 def compose(context: StepContext, kind: StepKind) -> Orders:
     """What the step after the last one is to do."""
@@ -49,15 +54,17 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
         clean_up, hold = (last.clean_up, last.hold) if last else ({}, {})
     else:
         assert last is not None, "there is something to do only after a step"
-        batch_id, moved_up = last.batch_id, kind.number
-        clean_up, hold = kind.clean_up, {}  # in a step without a batch nothing has to wait
+        batch_id, moved_up = last.batch_id, last.extra if isinstance(kind, Replay) else kind.number
+        # In a step without a batch that gives answers nothing has to wait.
+        clean_up, hold = ({}, kind.hold) if isinstance(kind, Replay) else (kind.clean_up, {})
+    times = context.times.of_step(last, context.behind(), ending=ending)
     return Orders(
         number=number,
         kind=kind,
         batch_id=batch_id,
         sink_id=batch_id + moved_up,
         directory=checkpoint.reports(number),
-        times=context.times.of_step(last, context.behind(), ending=ending),
+        times=times.standing_still() if isinstance(kind, Replay) else times,
         clean_up=clean_up,
         hold=hold,
     )

@@ -38,6 +38,9 @@ def take_step(context: StepContext, kind: StepKind, packed: DataFrame, sink_sess
 
 def _deliver(context: StepContext, orders: Orders, packed: DataFrame, sink_session: SparkSession) -> Reports:
     """Run the processors, all of them to their end, and bring their results to the sinks."""
+    if not orders.gives_answers:
+        nowhere = (None,) * len(context.layout.outlets)
+        return context.processors.run(packed, tasks(context, orders, nowhere))
     folders = context.answers.folders(orders.directory, orders.sink_id)
     reports = context.processors.run(packed, tasks(context, orders, folders))
     failpoint("step.processed")

@@ -20,6 +20,12 @@ class StepTimes:
     settled: tuple[Settled, ...]
     since: tuple[int | None, ...]
 
+    def standing_still(self) -> StepTimes:
+        """The same, but nothing is settled that was not before."""
+        settled = tuple(Settled(then.since, then.since) for then in self.settled)
+        before = tuple(then.since for then in self.settled)
+        return replace(self, limits=replace(self.limits, settled=before), settled=settled)
+
 
 class Times:
     """The arithmetic of event time for one plan."""

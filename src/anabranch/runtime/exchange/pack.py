@@ -62,7 +62,7 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
     if any(lane.conditions for lane in exchange.lanes):
         rows = rows.where(_by_lane(conditions, exchange))
     known = [name for name in (INPUT, TS) if name in yielded.columns]
-    hashes = {lane.tag: f"xxhash64({', '.join(lane.hashed)})" for lane in exchange.lanes}
+    hashes = {lane.tag: _hash(lane) for lane in exchange.lanes}
     made = [f"{_by_lane(hashes, exchange)} AS {HASH}", *known]
     for slot in exchange.slots:
         texts = {lane.tag: text for lane in exchange.lanes for place, text in lane.computed if place == slot.name}
@@ -72,6 +72,12 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
             f"CAST({_by_lane(texts, exchange)} AS {type_text(slot.type)}) AS {slot.name}" if texts else slot.name
         )
     return rows.selectExpr(*made)
+
+
+def _hash(lane: Lane) -> str:
+    """The hash of rows in a lane: that of their key, or the one that they have already."""
+    passed = {name: slot for slot, name in lane.passed}
+    return passed.get(HASH) or f"xxhash64({', '.join(lane.hashed)})"
 
 
 def joined_columns(lane: Lane) -> list[str]:

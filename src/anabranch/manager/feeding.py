@@ -1,0 +1,50 @@
+"""Feeding a shadow: the rows of its fed ports are let through in pieces, a few partition groups per step.
+
+Between two steps this says which groups have to wait for one more. Nothing of it is on record: after a crash the old
+plan goes on, and a migration begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.filling import next_hold, waiting_rows
+from anabranch.state.groups import GroupSet
+from anabranch.state.slice import Cuts
+
+# Of the rows that a batch usually brings, so many more are worked on for a migration; and so many in any case.
+SHARE = 0.5
+LEAST_ROWS = 10_000
+
+
+@dataclass(slots=True)
+class Feeding:
+    """The `fed` ports of a shadow, whose rows are let through at a `pace`, in rows per step; None leaves that to us.
+
+    `waiting` is how many rows still wait, `total` how many there were; nothing waits in the next step when it is
+    `done`.
+    """
+
+    fed: frozenset[int]
+    owners: Sequence[int]
+    cuts: Cuts
+    pace: int | None = None
+    total: int = 0
+    waiting: int = 0
+    done: bool = False
+
+    def begin(self, distribution: Distribution, usual: float) -> dict[int, GroupSet]:
+        """The groups that wait in the first step."""
+        hold = self.look(distribution, usual)
+        self.total, self.done = self.waiting, self.waiting == 0
+        return hold
+
+    def look(self, distribution: Distribution, usual: float) -> dict[int, GroupSet]:
+        """After a step: the groups that wait in the next one, where batches usually bring so many rows."""
+        rows = waiting_rows(distribution, self.fed, self.owners, self.cuts)
+        self.waiting = int(sum(counts.sum() for counts in rows.values()))
+        self.done = self.waiting == 0
+        pace = max(int(SHARE * usual), LEAST_ROWS) if self.pace is None else self.pace
+        return next_hold(rows, pace)
