@@ -31,7 +31,7 @@ from anabranch.language.source import Source as Text
 from anabranch.plan.arrangement import UnconnectedError
 from anabranch.plan.join_order import arranged
 from anabranch.plan.query import (
-    Applying,
+    Application,
     Condition,
     ContinuousQuery,
     Equality,
@@ -94,9 +94,9 @@ def _bind(
 ) -> ContinuousQuery:
     """A SELECT as a query."""
     grouped = is_grouped(statement)
-    applying = _applying(source, statement, streams)
-    if applying is not None:
-        return _over_an_operator(text, source, statement, streams, applying)
+    application = _application(source, statement, streams)
+    if application is not None:
+        return _over_an_operator(text, source, statement, streams, application)
     derived = derive(source, statement, streams, lambda block: _bind(text, source, block, streams))
     statement, sources = derived.statement, derived.sources
     if (
@@ -162,30 +162,30 @@ def _selected(source: Text, statement: Statement, derived: Derived) -> Continuou
     return _united(source, [replace(entry, steps=(*entry.steps, step)) for entry in fed])
 
 
-def _applying(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Applying | None:
+def _application(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Application | None:
     """What the stream in FROM is made of, if it is there alone and an operator gives it."""
     item = statement.items[0]
     name = match(item.stream, streams) if not item.branches else None
-    applying = streams[name].applying if name is not None else None
-    if applying is None or len(statement.items) > 1 or is_grouped(statement):
+    application = streams[name].application if name is not None else None
+    if application is None or len(statement.items) > 1 or is_grouped(statement):
         return None
     if item.window is not None:
         hint = "how long it keeps rows is said where it is registered"
         raise source.unsupported("a window on what an operator gives", item.window_span or item.span, hint)
-    return applying
+    return application
 
 
 def _over_an_operator(
-    text: str, source: Text, statement: Statement, streams: Mapping[str, StreamSchema], applying: Applying
+    text: str, source: Text, statement: Statement, streams: Mapping[str, StreamSchema], application: Application
 ) -> ContinuousQuery:
     """Selection and projection of what an operator gives."""
     scope = open_scope(source, statement.items, streams, single=True)
     outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
     conditions = _distinct([part.below for part in parts])
-    grouping = Grouping(applying.key, (), conditions, applied=applying.applied)
-    over = applying.over
-    entry = JoinInput(over, over, applying.retention, applying.key, (), (), (Source(over),))
+    grouping = Grouping(application.key, (), conditions, applied=application.applied)
+    over = application.over
+    entry = JoinInput(over, over, application.retention, application.key, (), (), (Source(over),))
     return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 

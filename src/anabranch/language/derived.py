@@ -127,7 +127,7 @@ def _branch(
 def _given(item: FromItem, known: Mapping[str, StreamSchema]) -> tuple[Statement, ...]:
     """All that an operator gives, as a sub-query, if that is what stands in FROM."""
     name = match(item.stream, known)
-    if name is None or known[name].applying is None:
+    if name is None or known[name].application is None:
         return ()
     return (Statement((replace(item, window=None, window_span=None, using=()),), (), (exp.Star(),)),)
 
@@ -136,7 +136,7 @@ def is_block(statement: Statement, known: Mapping[str, StreamSchema]) -> bool:
     """Whether a statement needs state: it joins, groups, or reads what an operator gives."""
     (first, *more) = statement.items
     name = match(first.stream, known) if not first.branches else None
-    return bool(more) or is_grouped(statement) or (name is not None and known[name].applying is not None)
+    return bool(more) or is_grouped(statement) or (name is not None and known[name].application is not None)
 
 
 def _block(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
-from anabranch.plan.watermark import Behind
+from anabranch.plan.watermark import Backlog
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
@@ -53,7 +53,7 @@ def owes(
     return False
 
 
-def behind(plan: PlanShape, manifests: Sequence[Manifest]) -> Behind:
+def backlog(plan: PlanShape, manifests: Sequence[Manifest]) -> Backlog:
     """What is behind the watermarks, since it was spilled or is held back; None is a time that is not known."""
     owed: dict[int, int | None] = {}
     held: dict[int, int | None] = {}
@@ -73,7 +73,7 @@ def behind(plan: PlanShape, manifests: Sequence[Manifest]) -> Behind:
             waiting = [piece.file.min_ts for state in states for slices in state.held for piece in slices]
         if waiting:
             held[operator.number] = _earliest(waiting)
-    return Behind(owed, held)
+    return Backlog(owed, held)
 
 
 def _earliest(times: Sequence[int | None]) -> int | None:

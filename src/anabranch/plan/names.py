@@ -167,14 +167,14 @@ def _pieces(text: str) -> Iterator[tuple[str, str, int]]:
         if text.startswith("/*", at):
             at = _after_comment(text, at)
             continue
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             at += 1
             continue
-        kind = str(found.lastgroup)
+        kind = str(token.lastgroup)
         if kind != "comment":
-            yield kind, found.group(), at
-        at = found.end()
+            yield kind, token.group(), at
+        at = token.end()
 
 
 def _after_comment(text: str, at: int) -> int:

@@ -19,7 +19,7 @@ from anabranch.checkpoint.settings import TIME_ZONE
 from anabranch.errors import QueryError
 from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import UNBOUNDED
-from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
+from anabranch.plan.network import Column, Feed, Input, Network, Operator, Port
 from anabranch.plan.query import Output, StreamSchema, all_of, joined_column, quote
 from anabranch.plan.texts import is_name
 from anabranch.runtime.compile.fuse import fuse
@@ -97,18 +97,18 @@ class Columns:
                 self._frames[alias] = self._sources.registered[entry.entry.stream]
         return self._frames[alias]
 
-    def fed(self, fed: Fed) -> T.StructType:
+    def feed_schema(self, feed: Feed) -> T.StructType:
         """The columns of what a block feeds an input with, in their own types."""
-        rows = empty_frame(self._spark, T.StructType(self.fields(fed.node)))
-        kept = rows.where(all_of(fed.conditions) or "true")
-        return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in fed.outputs)).schema
+        rows = empty_frame(self._spark, T.StructType(self.fields(feed.node)))
+        kept = rows.where(all_of(feed.conditions) or "true")
+        return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in feed.outputs)).schema
 
     def _derived(self, entry: Input) -> T.StructType:
         """The columns of an input that a sub-query makes, in types that those of all its sources can be brought to."""
         made = []
-        for source, fed in zip(entry.entry.sources, entry.feeds, strict=True):
-            if fed is not None:
-                made.append(self.fed(fed))
+        for source, feed in zip(entry.entry.sources, entry.feeds, strict=True):
+            if feed is not None:
+                made.append(self.feed_schema(feed))
                 continue
             rows = self._sources.frame(source, self._streams[source.stream].time)
             made.append(T.StructType([field for field in rows.schema if field.name not in HIDDEN]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.plan.query import Applied, ContinuousQuery, Grouping, Source, joined_column
+from anabranch.plan.query import AppliedOperator, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.runtime.compile.prepared import Plan
 from anabranch.state.store import Json
 
@@ -136,6 +136,6 @@ def _describe_grouping(grouping: Grouping | None) -> Json | None:
     }
 
 
-def _describe_operator(applied: Applied) -> Json:
+def _describe_operator(applied: AppliedOperator) -> Json:
     """What makes an operator another one, as far as that can be told: its class and what it was made with."""
-    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.gives}
+    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.result_ddl}

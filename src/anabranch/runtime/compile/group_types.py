@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
 from anabranch.kernel.aggregate.window_aggregate import Call
-from anabranch.plan.query import Applied, Grouping, aggregate_column, group_column, quote
+from anabranch.plan.query import AppliedOperator, Grouping, aggregate_column, group_column, quote
 from anabranch.runtime.rows.carried import check_carried, is_changed
 from anabranch.runtime.rows.keys import is_hashable
 
@@ -83,7 +83,7 @@ def group_types(rows: DataFrame, grouping: Grouping, *, in_place: bool = False) 
     return GroupTypes(keys, tuple(arguments.items()), names, tuple(calls), tuple(aggregates))
 
 
-def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: Applied) -> GroupTypes:
+def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: AppliedOperator) -> GroupTypes:
     columns = tuple((quote(column), rows.schema[column].dataType) for column in applied.columns)
     for column, data_type in columns:
         check_carried(column, data_type)
@@ -91,7 +91,7 @@ def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: Appli
             told = f"{column} is {data_type.simpleString()}, which has no Arrow form of its own"
             raise UnsupportedError(f"the operator {applied.name}: {told}; CAST it in the stream's DataFrame")
     names = tuple(f"col.{column}" for column in applied.columns)
-    gives = rows.sparkSession.createDataFrame([], applied.gives).schema
+    gives = rows.sparkSession.createDataFrame([], applied.result_ddl).schema
     return GroupTypes(keys, columns, names, gives=gives)
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT, Projection
 from anabranch.kernel.operator import EXPIRY
-from anabranch.plan.network import Fed, Input, Network
+from anabranch.plan.network import Feed, Input, Network
 from anabranch.plan.query import joined_column, quote
 from anabranch.plan.rounds import Rounds
 from anabranch.plan.texts import is_name, substituted, texts_of
@@ -71,20 +71,20 @@ class Lanes:
                 yield _Travelling(number, port.node, port.conditions, port.keys)
             elif self._network.operator_of(port.node) is None:
                 entry = self._network.inputs[port.node]
-                for fed in (fed for fed in entry.feeds if fed is not None):
-                    yield self._feeding(number, entry, fed)
+                for feed in (feed for feed in entry.feeds if feed is not None):
+                    yield self._feeding(number, entry, feed)
 
-    def _feeding(self, number: int, entry: Input, fed: Fed) -> _Travelling:
+    def _feeding(self, number: int, entry: Input, feed: Feed) -> _Travelling:
         """What a block feeds an input with, by the input's conditions and key."""
-        own, common = self._columns.fed(fed), self._columns.frame(entry.entry.alias).schema
-        outputs = in_types(fed.outputs, own, common)
+        own, common = self._columns.feed_schema(feed), self._columns.frame(entry.entry.alias).schema
+        outputs = in_types(feed.outputs, own, common)
         texts = texts_of(outputs)
         keys = tuple(substituted(key, texts) for key in entry.entry.key)
-        conditions = [*fed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
+        conditions = [*feed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
         n, _ = self._ports[number]
         if self._columns.groups[n] is None:
             conditions += [f"({key}) IS NOT NULL" for key in keys]
-        return _Travelling(number, fed.node, tuple(conditions), keys, texts)
+        return _Travelling(number, feed.node, tuple(conditions), keys, texts)
 
     def _lane(self, tag: int, going: _Travelling, slots: list[Slot]) -> Lane:
         n, _ = self._ports[going.port]

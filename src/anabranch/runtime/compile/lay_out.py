@@ -19,11 +19,11 @@ from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import JoinShape
 from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import EXPIRY, StatefulOperator
-from anabranch.plan.network import Fed, Network
+from anabranch.plan.network import Feed, Network
 from anabranch.plan.placement import Placement, families_of
 from anabranch.plan.query import JoinInput, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import rounds_of
-from anabranch.plan.watermark import FedTime, PortTime, SourceTime, retention
+from anabranch.plan.watermark import BlockTime, PortTime, SourceTime, retention
 from anabranch.processor.tasks import Arrival, Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.runtime.compile.columns import Columns, time_name
 from anabranch.runtime.compile.lanes import Lanes, is_read, place
@@ -114,13 +114,13 @@ class _Maker:
             for number in range(self._rounds.count)
         )
         sources = tuple(self._source_time(entry) for entry in inputs)
-        fed = tuple(self._fed_times())
+        blocks = tuple(self._block_times())
         ports = tuple(self._port_time(n, p) for n, p in self._ports)
         plan = ProcessorPlan(
             aliases=tuple(entry.label for entry in inputs),
             rounds=rounds,
             stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
-            max_spans=tuple(_max_span(sources, port, fed) for port in ports),
+            max_spans=tuple(_max_span(sources, port, blocks) for port in ports),
             windows=tuple(port.window if port.grouping is None else None for port in ports),
             owners=tuple(n for n, _ in self._ports),
             groupings=tuple(self._groupings),
@@ -137,7 +137,7 @@ class _Maker:
             placements=self._placements,
             families=families_of(len(network.operators), [(edge.lower, edge.upper) for edge in self._rounds.local]),
             sources=sources,
-            fed=fed,
+            blocks=blocks,
             ports=ports,
             timed=any(entry.timed for entry in network.inputs),
             processor=plan,
@@ -322,16 +322,16 @@ class _Maker:
             timed=TS in wanted,
         )
 
-    def _fed_times(self) -> Iterator[FedTime]:
+    def _block_times(self) -> Iterator[BlockTime]:
         for number, entry in enumerate(self._network.inputs):
-            for fed in (fed for fed in entry.feeds if fed is not None):
-                n = self._network.operator_of(fed.node)
+            for feed in (feed for feed in entry.feeds if feed is not None):
+                n = self._network.operator_of(feed.node)
                 assert n is not None, "a block has an operator"
                 timed = self._streams[entry.entry.stream].time is not None
-                inside, debtors = self._network.inputs_of(fed.node), self._network.operators_of(fed.node)
-                yield FedTime(number, inside, self._grouping(n), timed, debtors)
+                inside, debtors = self._network.inputs_of(feed.node), self._network.operators_of(feed.node)
+                yield BlockTime(number, inside, self._grouping(n), timed, debtors)
 
-    def _outlet(self, branch: Fed) -> Outlet:
+    def _outlet(self, branch: Feed) -> Outlet:
         """What is picked for an answer, in its final form if it can be, and what is left to do with it."""
         n, fields = self._network.operator_of(branch.node), self._columns.fields(branch.node)
         gives = n is not None and self._columns.gives(n)
@@ -359,7 +359,7 @@ class _Maker:
         )
 
     def _made_here(
-        self, branch: Fed, fields: list[T.StructField]
+        self, branch: Feed, fields: list[T.StructField]
     ) -> tuple[Picked, tuple[tuple[str, Fused], ...], list[T.StructField]] | None:
         """The columns of an answer that processors can make: picked if all are plain, else computed; None if Spark has
         to."""
@@ -409,6 +409,6 @@ def _arrow_schema(schema: T.StructType, time_zone: str) -> pa.Schema:
     return to_arrow_schema(schema, timezone=time_zone, error_on_duplicated_field_names_in_struct=True)
 
 
-def _max_span(sources: tuple[SourceTime, ...], port: PortTime, fed: tuple[FedTime, ...]) -> int | None:
-    kept = retention(sources, port, fed)
+def _max_span(sources: tuple[SourceTime, ...], port: PortTime, blocks: tuple[BlockTime, ...]) -> int | None:
+    kept = retention(sources, port, blocks)
     return None if kept is None else max(kept // SPANS_PER_RETENTION, 1)

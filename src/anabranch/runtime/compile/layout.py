@@ -20,7 +20,7 @@ from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import JoinInput, Output, Source, all_of
-from anabranch.plan.watermark import FedTime, PortTime, SourceTime
+from anabranch.plan.watermark import BlockTime, PortTime, SourceTime
 from anabranch.processor.tasks import ProcessorPlan
 from anabranch.runtime.rows.fallible import Judged
 from anabranch.runtime.rows.keys import INJECTIVE
@@ -141,7 +141,7 @@ class AnswerLayout:
 class Layout:
     """Everything the shell has to know to pack rows, run processors and name results.
 
-    `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
+    `inputs` are the streams that feed the network's inputs, and `sources` their times; `blocks` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
     operator, `ports` are the times of all ports. `placements` say where each operator is at first, `families` which of
     them run fused and stay together.
@@ -155,7 +155,7 @@ class Layout:
     placements: tuple[Placement, ...]
     families: tuple[int, ...]
     sources: tuple[SourceTime, ...]
-    fed: tuple[FedTime, ...]
+    blocks: tuple[BlockTime, ...]
     ports: tuple[PortTime, ...]
     timed: bool
     processor: ProcessorPlan

@@ -12,7 +12,7 @@ from dataclasses import replace
 from anabranch.checkpoint.step import Delivery, End
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
-from anabranch.manager.debt import behind
+from anabranch.manager.debt import backlog
 from anabranch.manager.monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.context import StepContext
@@ -91,7 +91,7 @@ def _adapt(
     settled = orders.times.limits.settled
     moment = Moment(
         step=orders.number,
-        since=context.times.since(newest, settled, behind(context.shape, manifests)),
+        since=context.times.since(newest, settled, backlog(context.shape, manifests)),
         settled=settled,
         cleaned_up=orders.clean_up,
         arrived=sum(sum(report.received) for report in reports),

@@ -14,11 +14,11 @@ from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import Memory
-from anabranch.manager.debt import behind
+from anabranch.manager.debt import backlog
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.plan_shape import PlanShape, shape_of
 from anabranch.observe.events import EventLog
-from anabranch.plan.watermark import Behind
+from anabranch.plan.watermark import Backlog
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.counters import Counters
@@ -72,9 +72,9 @@ class StepContext:
         last = self.in_force.last
         return last.settled if last else (None,) * self.layout.groupings
 
-    def behind(self) -> Behind:
+    def backlog(self) -> Backlog:
         """What is behind the watermarks."""
-        return behind(self.shape, self.manifests)
+        return backlog(self.shape, self.manifests)
 
     def memory_uses(self) -> tuple[MemoryUse, ...]:
         """What the memory of each processor is used for."""
