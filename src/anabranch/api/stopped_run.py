@@ -89,7 +89,7 @@ def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
         for identity, state in zip(plan["operators"], manifest.operators, strict=True):
             # Only a grouping's own step can tell which of its spilled groups still owe answers.
             owing = state.generations if identity in plan["groupings"] else state.owing()
-            if owing or any(state.held) or state.overdue:
+            if owing or any(state.held) or state.lagging:
                 return True
     return False
 

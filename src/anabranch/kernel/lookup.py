@@ -47,7 +47,7 @@ def settled_hashes(segments: Sequence[Segment], settled: Settled) -> Hashes:
             outside = segment.span is not None and (segment.span[0] >= until or segment.span[1] < since)
             if segment.ts is not None and not outside:
                 part = segment if groups is None else segment.among(groups)
-                rows = slice(None) if part.groups is None else part.meant()
+                rows = slice(None) if part.groups is None else part.selected()
                 hashes, times = segment.hashes[rows], segment.ts[rows]
                 found.append(hashes[(times >= since) & (times < until)])
     return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)

@@ -23,7 +23,7 @@ from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing
 from anabranch.manager.snapshot import Policy, Snapshot
-from anabranch.state.groups import unite
+from anabranch.state.groups import union_by_operator
 from anabranch.state.report import Report
 from anabranch.state.run import FileCuts
 
@@ -68,7 +68,7 @@ class Adaptation:
                 if not action.must_wait(change, taken):
                     _check_makes_sense(action, policy, change, context)
                     action.apply(change, context)
-        change.hold = unite(change.hold, self.relocator.held_back(change.distribution))
+        change.hold = union_by_operator(change.hold, self.relocator.held_back(change.distribution))
         return change
 
     def look(self, moment: Moment, distribution: Distribution) -> Snapshot:

@@ -68,7 +68,7 @@ def backlog(plan: PlanShape, manifests: Sequence[Manifest]) -> Backlog:
         if since:
             owed[operator.number] = _earliest(since)
         if operator.grouping is not None:
-            waiting = [time for state in states for _, time in state.overdue]
+            waiting = [time for state in states for _, time in state.lagging]
         else:
             waiting = [piece.file.min_ts for state in states for slices in state.held for piece in slices]
         if waiting:

@@ -15,7 +15,7 @@ from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import Routing, check_routings, owned_by
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
@@ -117,7 +117,7 @@ class Relocator:
         held: dict[int, GroupSet] = {}
         for move in (relocation.move for relocation in distribution.moving if relocation.holds_back):
             groups = GroupSet.of(distribution.groups, move.groups)
-            held = unite(held, dict.fromkeys(self._plan.members(move.family), groups))
+            held = union_by_operator(held, dict.fromkeys(self._plan.members(move.family), groups))
         return held
 
     def to_warm(self, distribution: Distribution) -> Mapping[int, tuple[RunFile, ...]]:

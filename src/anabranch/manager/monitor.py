@@ -14,7 +14,7 @@ from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Debt, OperatorSeen, ProcessorSeen, Snapshot
 from anabranch.state.generation import Generation, spilled_groups
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import held_rows
 from anabranch.state.report import Report
@@ -105,9 +105,9 @@ class Monitor:
             spilled_groups(state.generations),
             held_rows(state, groups, self._cuts) if state.held else {},
             operator.answers_later,
-            unite(*self._returned).get(number),
+            union_by_operator(*self._returned).get(number),
             debt=None if owing is None else _debt(owing, state.generations, groups),
-            overdue=bool(state.overdue),
+            lagging=bool(state.lagging),
             rows=report.worked[number],
             results=report.produced[number],
             cpu=report.operator_cpu_ms[number] / 1000,

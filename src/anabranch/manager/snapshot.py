@@ -40,7 +40,7 @@ class OperatorSeen:
     """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
 
     Of the groups in `spilled` some state is on disk only; None if there are none, and `debt` if they owe nothing.
-    `held` are rows that wait, by group; answers of a grouping may be `overdue` by that. An operator that
+    `held` are rows that wait, by group; answers of a grouping may be `lagging` by that. An operator that
     `answers_later` has little to do with a row until it is settled, in a later step than it came in, and counts its
     answers. Groups that have `returned` were brought back from disk in this step or the last.
 
@@ -56,7 +56,7 @@ class OperatorSeen:
     answers_later: bool = False
     returned: GroupSet | None = None
     debt: Debt | None = None
-    overdue: bool = False
+    lagging: bool = False
     rows: int = 0
     results: int = 0
     cpu: float = 0.0
@@ -64,7 +64,7 @@ class OperatorSeen:
     @property
     def waits(self) -> bool:
         """Whether rows of it wait, or answers since rows did."""
-        return bool(self.held) or self.overdue
+        return bool(self.held) or self.lagging
 
     @property
     def active_bytes(self) -> int:

@@ -131,8 +131,8 @@ def _write_pending(path: Path, data: bytes | memoryview) -> Path:
             os.fsync(file.fileno())
     except OSError as error:
         pending.unlink(missing_ok=True)
-        told = full_disk(error, path)
-        if told is None:
+        disk_full = full_disk(error, path)
+        if disk_full is None:
             raise
-        raise told from error
+        raise disk_full from error
     return pending

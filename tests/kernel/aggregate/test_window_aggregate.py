@@ -250,12 +250,12 @@ def test_groups_that_have_times_of_their_own_are_answered_as_if_they_were_alone(
 @examples(50)
 @given(spread_rows, st.integers(1, 4), times, st.sets(st.integers(0, 7)), times)
 def test_of_a_group_that_is_overdue_all_rows_stay_that_its_answers_need(
-    runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, overdue: set[int], reached: int | None
+    runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, lagging: set[int], reached: int | None
 ) -> None:
     operator = grouped(ties=("arg.0",), rows=rows)
     merged = merge_segments(spread_out(runs), None)
     assert merged is not None
-    slow = GroupSet.of(COUNT, overdue)
+    slow = GroupSet.of(COUNT, lagging)
     kept = operator.keep(0, merged, Settled(None, until, ((slow, Settled(None, reached)),)))
     later = Settled(until, 40, ((slow, Settled(reached, 40)),))
     assert given_by(operator, [kept], later) == given_by(operator, [merged], later)

@@ -32,7 +32,7 @@ Reach = tuple[NDArray[np.int64], NDArray[np.int64]] | None
 
 def distinct(segments: Sequence[Segment]) -> NDArray[np.uint64]:
     """The ascending distinct hashes of all rows that count; sorting beats the hash table of `np.unique` here."""
-    found = [s.hashes if s.groups is None else s.hashes[s.meant()] for s in segments]
+    found = [s.hashes if s.groups is None else s.hashes[s.selected()] for s in segments]
     hashes = np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)
     return hashes[np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context
@@ -37,4 +37,4 @@ class HoldGroups:
     def apply(self, change: Change, context: Context) -> None:
         """Note the groups for the next step. Nothing is told: rows that wait are shown as progress."""
         groups = GroupSet.of(context.plan.groups, self.groups)
-        change.hold = unite(change.hold, dict.fromkeys(context.plan.members(self.family), groups))
+        change.hold = union_by_operator(change.hold, dict.fromkeys(context.plan.members(self.family), groups))

@@ -24,7 +24,7 @@ from anabranch.plan.placement import Placement, families_of
 from anabranch.plan.query import JoinInput, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import rounds_of
 from anabranch.plan.watermark import BlockTime, PortTime, SourceTime, retention
-from anabranch.processor.tasks import Arrival, Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
+from anabranch.processor.tasks import Arrival, Destination, DestinationKind, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.runtime.compile.columns import Columns, time_name
 from anabranch.runtime.compile.lanes import Lanes, is_read, place
 from anabranch.runtime.compile.layout import AnswerLayout, Exchange, InputLayout, Layout, Outlet, Slot
@@ -209,13 +209,15 @@ class _Maker:
         for lane in (lane for exchange in exchanges for lane in exchange.lanes if lane.node == node):
             names = self._lanes.given_names(lane)
             picked = tuple((column.slot, names[column.name]) for column in lane.columns)
-            destinations.append(Destination(Goes.EXCHANGE, lane.tag, self._with_time(n, picked)))
+            destinations.append(Destination(DestinationKind.EXCHANGE, lane.tag, self._with_time(n, picked)))
         staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._lanes.crossing]
         for port in staying:
             destinations.append(self._staying(n, port))
         for number, outlet in enumerate(outlets):
             if outlet.node == node:
-                destinations.append(Destination(Goes.SINK, number, outlet.picked, outlet.fused, outlet.computed))
+                destinations.append(
+                    Destination(DestinationKind.SINK, number, outlet.picked, outlet.fused, outlet.computed)
+                )
         if self._network.operators[n].grouping is not None:
             return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
         return OperatorPlan(n, ports, self._join(n, destinations, here=bool(staying)), tuple(destinations))
@@ -245,7 +247,7 @@ class _Maker:
         computed = self._columns.arguments.get(upper, {})
         made = [] if group is None else zip(group.names, (text for text, _ in group.arguments), strict=True)
         return Destination(
-            Goes.HERE,
+            DestinationKind.HERE,
             number,
             picked,
             self._columns.fused.get((upper, p), ()),
@@ -271,7 +273,9 @@ class _Maker:
         """A join that gives all that any of its destinations picks."""
         operator, node = self._network.operators[n], len(self._network.inputs) + n
         wanted = dict.fromkeys(name for destination in destinations for name in sorted(destination.reads))
-        goes_on = any(destination.goes is not Goes.SINK for destination in destinations) and self._columns.is_timed(n)
+        goes_on = any(
+            destination.kind is not DestinationKind.SINK for destination in destinations
+        ) and self._columns.is_timed(n)
         origins: dict[str, tuple[int, str]] = {}
         for p, port in enumerate(operator.ports):
             for column in port.columns:

@@ -29,7 +29,7 @@ from anabranch.runtime.driver.step_result import (
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
-from anabranch.state.partition import describe
+from anabranch.state.partition import partition_info
 from anabranch.state.report import Report, combine
 
 
@@ -44,7 +44,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     change = _adapt(context, orders, reports, manifests, newest)
     after = change.distribution
     for p in change.touched:
-        reports[p].look_at(after.manifests[p])
+        reports[p].count_state(after.manifests[p])
     adapted = {p: (reports[p], after.manifests[p]) for p in change.touched}
     step = run.checkpoint.next_step(
         last,
@@ -134,7 +134,10 @@ def _keep_result(
         results.append(results.pop().without_groups())
     shape = context.shape
     groups = tuple(
-        {operator.name: describe(manifest.operators[operator.number], shape.groups) for operator in shape.operators}
+        {
+            operator.name: partition_info(manifest.operators[operator.number], shape.groups)
+            for operator in shape.operators
+        }
         for manifest in context.manifests
     )
     results.append(

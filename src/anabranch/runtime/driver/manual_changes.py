@@ -18,7 +18,7 @@ from anabranch.manager.policies.clean_up import ASKED
 from anabranch.observe.events import EventKind
 from anabranch.plan.placement import even_placement, rescaled
 from anabranch.runtime.driver.context import StepContext
-from anabranch.state.groups import unite
+from anabranch.state.groups import union_by_operator
 
 
 class ManualChanges:
@@ -94,7 +94,7 @@ class ManualChanges:
             return
         hold = in_force.last.hold
         if not in_force.may_repeat:
-            hold = unite(hold, self._context.adaptation.relocator.held_back(distribution))
+            hold = union_by_operator(hold, self._context.adaptation.relocator.held_back(distribution))
         in_force.list_anew(distribution, hold)
 
     def _families(self, operator: str | None) -> list[int]:

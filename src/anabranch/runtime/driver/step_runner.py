@@ -134,7 +134,7 @@ class StepRunner:
     @property
     def _rows_wait(self) -> bool:
         states = (state for manifest in self._context.manifests for state in manifest.operators)
-        return any(state.held or state.overdue for state in states)
+        return any(state.held or state.lagging for state in states)
 
     @property
     def owing_groups(self) -> int:

@@ -38,7 +38,8 @@ class HashIndex:
         return cls(hashes, shift, offsets)
 
     def locate(self, wanted: NDArray[np.uint64]) -> tuple[Indices, Indices]:
-        """Which of the ascending `wanted` are there, as positions in `wanted`, and the first row of each."""
+        """Find the ascending `wanted` hashes. Returns the positions in `wanted` of those that occur, and the first row
+        of each."""
         hashes = self.hashes
         first = int(np.searchsorted(wanted, hashes[0], side="left"))
         last = int(np.searchsorted(wanted, hashes[-1], side="right"))
