@@ -12,7 +12,7 @@ from dataclasses import replace
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
-from anabranch.language.derived import Derived, derive, flattened, refuse_captured, unite
+from anabranch.language.derived import Derived, derive, flattened, refuse_captured, united_sources
 from anabranch.language.dialect import read
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import (
@@ -27,7 +27,7 @@ from anabranch.language.grouping import (
 from anabranch.language.items import Item, read_items
 from anabranch.language.scope import ColumnRef, Scope, match, open_scope
 from anabranch.language.shape import AUTO, read_shape
-from anabranch.language.source import Source as Text
+from anabranch.language.source import SourceText
 from anabranch.plan.arrangement import UnconnectedError
 from anabranch.plan.join_order import arranged
 from anabranch.plan.query import (
@@ -71,10 +71,10 @@ def parse_query(
     def bind_block(statement: Statement) -> ContinuousQuery:
         return _bind(text, source, statement, streams)
 
-    return _united(source, unite(source, statements, streams, bind_block))
+    return _united(source, united_sources(source, statements, streams, bind_block))
 
 
-def _united(source: Text, sources: Sequence[Source]) -> ContinuousQuery:
+def _united(source: SourceText, sources: Sequence[Source]) -> ContinuousQuery:
     """The answers of blocks as one."""
     flat = [flattened(fed) for fed in sources]
     blocks = [block for block in flat if block is not None]
@@ -86,7 +86,7 @@ def _united(source: Text, sources: Sequence[Source]) -> ContinuousQuery:
 
 def _bind(
     text: str,
-    source: Text,
+    source: SourceText,
     statement: Statement,
     streams: Mapping[str, StreamSchema],
     joins: str = AUTO,
@@ -150,8 +150,8 @@ def _bind(
         raise _not_connected(source, scope.aliases, error) from None
 
 
-def _selected(source: Text, statement: Statement, derived: Derived) -> ContinuousQuery:
-    """Selection and projection of what blocks answer."""
+def _selected(source: SourceText, statement: Statement, derived: Derived) -> ContinuousQuery:
+    """Selection and projection of the answers of blocks."""
     scope = open_scope(source, statement.items, derived.streams, single=True)
     items = read_items(statement, scope)
     outputs = tuple(Output(item.name, item.below) for item in items)
@@ -162,8 +162,8 @@ def _selected(source: Text, statement: Statement, derived: Derived) -> Continuou
     return _united(source, [replace(entry, steps=(*entry.steps, step)) for entry in fed])
 
 
-def _application(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Application | None:
-    """What the stream in FROM is made of, if it is there alone and an operator gives it."""
+def _application(source: SourceText, statement: Statement, streams: Mapping[str, StreamSchema]) -> Application | None:
+    """The application of a user's operator that makes the stream in FROM, if it stands there alone; otherwise None."""
     item = statement.items[0]
     name = match(item.stream, streams) if not item.branches else None
     application = streams[name].application if name is not None else None
@@ -176,9 +176,9 @@ def _application(source: Text, statement: Statement, streams: Mapping[str, Strea
 
 
 def _over_an_operator(
-    text: str, source: Text, statement: Statement, streams: Mapping[str, StreamSchema], application: Application
+    text: str, source: SourceText, statement: Statement, streams: Mapping[str, StreamSchema], application: Application
 ) -> ContinuousQuery:
-    """Selection and projection of what an operator gives."""
+    """Selection and projection of the results of a user's operator."""
     scope = open_scope(source, statement.items, streams, single=True)
     outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
@@ -255,7 +255,7 @@ def _column_term(ref: ColumnRef) -> Term:
     return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
 
 
-def _not_connected(source: Text, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
+def _not_connected(source: SourceText, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
     """There are streams that no equality connects; say which ones belong together."""
     parts = [_names(aliases[n] for n in sorted(part)) for part in error.parts]
     if all(len(part) == 1 for part in error.parts):
