@@ -37,7 +37,7 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class FunctionCall:
     """A function of other expressions; a cast has the type it is to."""
 
     function: str
@@ -45,7 +45,7 @@ class Call:
     type: pa.DataType | None = None
 
 
-Expression = Column | Constant | Call
+Expression = Column | Constant | FunctionCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def columns_of(expression: Expression) -> set[str]:
     """The columns that an expression reads."""
     if isinstance(expression, Column):
         return {expression.name}
-    arguments = expression.arguments if isinstance(expression, Call) else ()
+    arguments = expression.arguments if isinstance(expression, FunctionCall) else ()
     return {name for argument in arguments for name in columns_of(argument)}
 
 

@@ -59,7 +59,8 @@ class StatefulOperator(Protocol):
 
 
 def answers_later(operator: object) -> bool:
-    """Whether an operator of our own has little to do with rows in the step in which they come, and counts answers."""
+    """Whether an operator works on rows mainly in a later step than they come in, when they are settled, as groupings
+    do."""
     return isinstance(operator, SpillableOperator) and operator.waits
 
 
@@ -77,7 +78,7 @@ class SpillableOperator(Protocol):
 
     @property
     def can_spill(self) -> bool:
-        """Whether that leaves its answer as it is."""
+        """Whether its groups can be spilled without changing the answer."""
 
     @property
     def freezes(self) -> bool:
@@ -91,7 +92,7 @@ class SpillableOperator(Protocol):
     def owed(
         self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
     ) -> Iterator[Counted]:
-        """What was postponed: per generation, oldest first, the segments at each port."""
+        """The results that spilling has postponed. `generations` are, oldest first, the segments at each port."""
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
         """As of a `StatefulOperator`."""

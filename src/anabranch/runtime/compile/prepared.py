@@ -1,4 +1,4 @@
-"""Queries that Spark has analysed, ready to run together."""
+"""A plan: queries that Spark has analysed and that are ready to run together."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import requests_after
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
-from anabranch.runtime.compile.document import describe_plan
+from anabranch.runtime.compile.document import plan_document
 from anabranch.runtime.compile.prepared import Plan
 from anabranch.runtime.driver.context import RunParts, StepContext, step_context
 from anabranch.runtime.driver.step_runner import StepRunner
@@ -71,7 +71,7 @@ def propose(
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     plan = prepare(requests, [name for name, _, _ in read])
     described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-    return Proposal(plan, describe_plan(plan, described), questions, begun)
+    return Proposal(plan, plan_document(plan, described), questions, begun)
 
 
 def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:
