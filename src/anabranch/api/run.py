@@ -21,7 +21,7 @@ from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import Event, EventKind, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
@@ -62,7 +62,7 @@ class Run:
         self._targets: dict[str, Target] = {}
         self._opened: OpenedRun
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
-        memory = Memory(engine._settings.memory)
+        memory = MemoryBudgets(engine._settings.memory)
         self._parts = RunParts(engine._settings, memory, checkpoint, self._events, self._results)
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()

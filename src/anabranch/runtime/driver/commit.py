@@ -117,7 +117,7 @@ def _tell(
     cleaned_up = clean_up_sentences(orders.clean_up, answered, reports, before, context.shape)
     for kind, text, details in (*change.sentences, *cleaned_up):
         events.add(kind, text, **details)
-    for reason, use in context.shortage.look(context.memory_uses(), change.pushed):
+    for reason, use in context.shortage.messages(context.memory_uses(), change.pushed):
         events.add(EventKind.MEMORY, reason, **use.details())
     if isinstance(orders.kind, End):
         shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"

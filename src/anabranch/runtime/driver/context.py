@@ -13,7 +13,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.adaptation import Adaptation
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.debt import backlog
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.plan_shape import PlanShape, shape_of
@@ -35,7 +35,7 @@ class RunParts:
     """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens."""
 
     settings: StepSettings
-    memory: Memory
+    memory: MemoryBudgets
     checkpoint: Checkpoint
     events: EventLog
     results: deque[StepResult]
