@@ -35,7 +35,7 @@ from anabranch.plan.placement import (
     place,
 )
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import prepare
 from anabranch.runtime.driver.step_result import StepSettings
 from anabranch.runtime.rows.derived import Sources
@@ -266,9 +266,9 @@ class Engine:
         requests: Sequence[Request],
         *,
         read_before: Sequence[str] = (),
-        running: Plan | None = None,
+        running: PreparedPlan | None = None,
         checked: bool = False,
-    ) -> Plan:
+    ) -> PreparedPlan:
         return prepare(
             self.spark,
             requests,
@@ -283,8 +283,8 @@ class Engine:
         )
 
     def _prepare_again(
-        self, requests: Sequence[Request], read_before: Sequence[str], running: Plan | None = None
-    ) -> Plan:
+        self, requests: Sequence[Request], read_before: Sequence[str], running: PreparedPlan | None = None
+    ) -> PreparedPlan:
         """Put queries together that were checked one by one, for a plan that is `running`, if there is one."""
         return self._prepare(requests, read_before=read_before, running=running, checked=True)
 

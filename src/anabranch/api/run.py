@@ -26,7 +26,7 @@ from anabranch.observe.events import Event, EventKind, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay, read_once
@@ -341,7 +341,7 @@ class Run:
         return self._opened.runner
 
     @property
-    def _plan(self) -> Plan:
+    def _plan(self) -> PreparedPlan:
         return self._opened.plan
 
     @property
@@ -493,6 +493,6 @@ class Run:
             return watched is not self._spark_query
 
 
-def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+def no_rows(spark: SparkSession, plan: PreparedPlan) -> DataFrame:
     """An empty batch, in a session of its own."""
     return empty_frame(session_like(spark), plan.packed.schema)

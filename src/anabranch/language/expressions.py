@@ -87,13 +87,13 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
     if span is None:
         raise source.unsupported(f"the expression {node.sql(dialect='spark')}")
     for kind, construct in REFUSED:
-        found = node.find(kind)
-        call = found.parent if isinstance(found, exp.Distinct) else None
+        refused = node.find(kind)
+        call = refused.parent if isinstance(refused, exp.Distinct) else None
         if isinstance(call, exp.Anonymous) and call.name.lower() in AGGREGATES:
             name = call.name.upper()
             hint = f"{name} is of all values in the window, repeated ones included"
             raise source.unsupported(f"{name}(DISTINCT ...)", span, hint)
-        if found:
+        if refused:
             raise source.unsupported(construct, span)
     # Functions come first: of count(*), the aggregate is what has to be said.
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}

@@ -178,8 +178,8 @@ class _Search:
         if window is None or ts is None:
             return _Partial(partial.owner, chosen, partial.span)
         newest = ts[rows]
-        known = self.inputs[j].expiry
-        expiry = newest + window if known is None else known[rows]
+        expiries = self.inputs[j].expiry
+        expiry = newest + window if expiries is None else expiries[rows]
         if partial.span is not None:
             newest = np.maximum(partial.span[0], newest)
             expiry = np.minimum(partial.span[1], expiry)

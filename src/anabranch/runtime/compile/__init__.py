@@ -9,6 +9,6 @@ lanes        how rows travel from one operator to a port of another
 lay_out      the rounds layout of a network, from all of the above
 packed       the packed layout, which lives as long as Spark's query: what of the streams is packed
 splitting    what each input takes of packed rows; whether they are enough for a plan
-prepared     queries that are ready to run together
+prepared     a prepared plan: queries that are ready to run together
 document     how a checkpoint describes them
 """

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from anabranch.plan.query import AppliedOperator, ContinuousQuery, Grouping, Source, joined_column
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.state.store import Json
 
 
-def plan_document(plan: Plan, queries: Mapping[str, Json]) -> Json:
+def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
     """The document of a plan; `queries` describes each query by itself."""
     network, layout = plan.network, plan.layout
     ports = network.ports
@@ -54,7 +54,7 @@ def plan_document(plan: Plan, queries: Mapping[str, Json]) -> Json:
     }
 
 
-def query_document(plan: Plan) -> Json:
+def query_document(plan: PreparedPlan) -> Json:
     """The document of the only query of a plan: two queries with equal documents can go on from each other's state."""
     (request,) = plan.requests
     layout = plan.layout

@@ -20,7 +20,7 @@ from anabranch.manager.plan_shape import PlanShape, shape_of
 from anabranch.observe.events import EventLog
 from anabranch.plan.watermark import Backlog
 from anabranch.runtime.compile.layout import Layout
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.counters import Counters
 from anabranch.runtime.driver.step_result import StepResult, StepSettings
 from anabranch.runtime.driver.times import Times
@@ -46,7 +46,7 @@ class StepContext:
     """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory."""
 
     run: RunParts
-    plan: Plan
+    plan: PreparedPlan
     shape: PlanShape
     answers: Answers
     processors: Processors
@@ -81,7 +81,7 @@ class StepContext:
         return memory_uses(self.shape, self.run.memory, self.manifests, self.settled)
 
 
-def step_context(run: RunParts, plan: Plan, answers: Answers) -> StepContext:
+def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepContext:
     """Put together what makes the steps of a run under a plan; nothing is in force yet."""
     layout = plan.layout
     shape = shape_of(plan.network, layout.processor, layout.families)
