@@ -43,7 +43,7 @@ class Settled:
 
 
 class StatefulOperator(Protocol):
-    """What a processor asks of an operator. All of it is vectorised: no loop per row."""
+    """The methods that a processor calls of an operator. All of them are vectorised: no loop per row."""
 
     @property
     def waits(self) -> bool:
@@ -70,7 +70,7 @@ Counted = tuple[pa.RecordBatch, NDArray[np.int64]]
 
 @runtime_checkable
 class SpillableOperator(Protocol):
-    """An operator whose partition groups can be spilled, and what was postponed by it produced later: our own."""
+    """One of our own operators: its partition groups can be spilled, and it can produce the postponed results later."""
 
     @property
     def waits(self) -> bool:

@@ -60,7 +60,7 @@ def probe(wanted: HashIndex, segment: Segment) -> Ranges:
 
 
 def _probe_rows(wanted: HashIndex, hashes: NDArray[np.uint64]) -> Ranges:
-    """The same, looking for the rows among the wanted."""
+    """The same ranges, found by looking up the hashes of the rows in the index of the wanted ones."""
     rows, owner = wanted.locate(hashes)
     heads = np.flatnonzero(np.diff(owner, prepend=-1))
     start = rows[heads]

@@ -165,7 +165,7 @@ def _check_joined_names(streams: Mapping[str, StreamSchema]) -> None:
 def _merge(
     source: SourceText, items: tuple[FromItem, ...], streams: Mapping[str, StreamSchema]
 ) -> tuple[tuple[ColumnRef, ...], tuple[tuple[ColumnRef, ColumnRef], ...]]:
-    """What `*` shows, and which columns USING made equal. A comma begins a new group of joined streams."""
+    """The columns of `*`, and the pairs that USING made equal. A comma begins a new group of joined streams."""
     done: list[ColumnRef] = []
     group: list[ColumnRef] = []
     merged: list[tuple[ColumnRef, ColumnRef]] = []

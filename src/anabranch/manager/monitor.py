@@ -24,7 +24,7 @@ from anabranch.state.spill import CleanUp, spilled_bytes
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the driver knows about a step that has ended, beside the reports.
+    """A step that has ended, as the driver knows it; the rest is in the reports.
 
     `since` is per operator: no result of rows that are still to come is older. `settled` is per grouping. `cleaned_up`
     is what the step has cleaned up, by operator. The rest is as in `Snapshot`.

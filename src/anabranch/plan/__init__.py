@@ -1,4 +1,4 @@
-"""What to compute: pure descriptions of queries, free of Spark and of storage.
+"""Plans of queries: pure descriptions of what to compute, free of Spark and of storage.
 
 query        a bound query: logical, and with its joins in one order
 names        which names in an expression are columns

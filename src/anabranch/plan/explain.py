@@ -51,7 +51,7 @@ class Picture:
     exchange: str
 
     def __str__(self) -> str:
-        """As text."""
+        """The picture as text, one line per box."""
         lines: list[str] = []
 
         def draw(node: Node, depth: int) -> None:
@@ -192,7 +192,7 @@ class _Drawing:
         return (f"{rows:,} rows in, {rows / max(measured.seconds, 1e-9):,.0f}/s",)
 
     def _rates(self, n: int) -> tuple[str, ...]:
-        """What an operator gave, per second and per row that arrived at it."""
+        """The rows that came out of an operator, per second and per row that arrived at it."""
         measured = self._measured
         if measured is None:
             return ()

@@ -194,7 +194,8 @@ def check_routing(routing: Routing, ports: int, groups: int, processors: int, op
 def processors_of(
     routing: PortRouting, groups: NDArray[np.int64], row_hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Who gets some rows, given the group and the hash of each: pairs of a row's number and a processor."""
+    """The processors that get some rows, given the group and the hash of each: pairs of a row's number and a
+    processor."""
     owned = np.ones(len(groups), dtype=bool)
     rows: list[NDArray[np.int64]] = []
     processors: list[NDArray[np.int64]] = []
@@ -248,7 +249,7 @@ def _broken_diffusion(routes: tuple[Diffused, ...], home: int, ports: int, proce
 
 
 def _listed(entries: Sequence[tuple[int, Value]], group: int) -> Value | None:
-    """What is listed with a group, among entries that ascend by group; None if it is not among them."""
+    """Look a group up among entries that ascend by group; None if it is not among them."""
     place = bisect_left(entries, group, key=lambda entry: entry[0])
     return entries[place][1] if place < len(entries) and entries[place][0] == group else None
 

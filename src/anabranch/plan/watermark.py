@@ -149,7 +149,8 @@ def thresholds(
     frontiers: Mapping[int, int | None] | None = None,
     held: Mapping[int, int | None] | None = None,
 ) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
+    """Compute what is late, dead and settled in a batch, from the greatest ts per source and what was settled before
+    it.
 
     `blocks` stand in an order in which each comes before those that it feeds. `frontiers` are those of the
     operators that owe something; `held`, by operator, are the oldest rows that wait, or up to where a grouping has

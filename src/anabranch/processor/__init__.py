@@ -1,4 +1,4 @@
-"""What one processor does in one round of a step: a pure function of its manifest and the arriving rows.
+"""The work of one processor in one round of a step, which depends on its manifest and the arriving rows alone.
 
     tasks          what the driver sends: a processor's plan, which stays, and its task in a step
     attempt        one attempt at one round, from arriving rows to the report

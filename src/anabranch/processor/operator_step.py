@@ -1,4 +1,4 @@
-"""What one operator does in a step on one processor.
+"""The step of one operator on one processor.
 
 In this order: rows of some groups are held back, expired state is purged, sparse runs are written anew, new rows meet
 the active state, new rows are inserted, spilled groups are cleaned up, and the statistics of groups are brought up to

@@ -16,7 +16,7 @@ UNPUBLISHED = ".part"
 
 
 class Writer(Protocol):
-    """What results are written with, in one format or the other."""
+    """A writer of results in one of the formats."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write some rows."""

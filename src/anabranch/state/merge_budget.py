@@ -1,4 +1,5 @@
-"""How many rows the merges of a spine may move in a step: what arrives and how wide rows are, never how many there are.
+"""The merge budget: how many rows the merges of a spine may move in a step. It depends on how many rows arrive and how
+wide they are, never on how many there are.
 
 A merge of FAN_IN runs of r rows has to be done before FAN_IN more have arrived, so each merge under way has to move at
 least as many rows per batch as the batch brings; half as many again leaves room for uneven batches.

@@ -1,4 +1,4 @@
-"""Which sorted runs of a spine are merged with each other.
+"""Choose which sorted runs of a spine are merged with each other.
 
 `FAN_IN` runs of about equal size (a tier) are merged, so n rows lie in O(log n) runs and each row is rewritten O(log n)
 times. Runs that together span more than `max_span` of event time are not merged, unless each is about as wide by

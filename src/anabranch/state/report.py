@@ -21,7 +21,7 @@ Parked = dict[int, RunFile]
 
 @dataclass(slots=True)
 class Report:
-    """What a processor counted in one step; per source, operator or outlet where it is a list.
+    """The counts of a processor in one step; a list has one entry per source, operator or outlet.
 
     `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of. Per operator
     are the rows that it has `worked` on, what it has `produced` and, of this, what was `owed`, and the CPU time that it

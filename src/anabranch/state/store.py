@@ -115,7 +115,7 @@ def read_document(path: Path) -> Json:
 
 
 def full_disk(error: OSError, where: os.PathLike[str] | str) -> DiskFullError | None:
-    """What to tell if an error means that a disk is full; None if it does not."""
+    """The error to raise if a system error means that a disk is full; None if it does not."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return DiskFullError(f"{NO_SPACE} {os.fspath(where)} ({error.strerror}). {FREE_SOME}")

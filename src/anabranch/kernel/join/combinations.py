@@ -46,7 +46,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """What the kernel has to know of the query.
+    """The shape of a join: all that the kernel has to know of the query.
 
     `windows[i]` is the window of input i (`UNBOUNDED` if it has none), or None if the input has no event time or the
     query has no window at all. Where input i holds joined rows, it is the smallest of their windows, and `times[i]` has

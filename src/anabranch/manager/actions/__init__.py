@@ -1,4 +1,4 @@
-"""What can be done to a running query between two batches, one action per file.
+"""The actions that can be applied to a running query between two batches, one per file.
 
     spill_groups      push partition groups to disk
     relocate_groups   move partition groups to another processor

@@ -86,7 +86,7 @@ class ActiveDisk:
             parse_bytes(self.need)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups | SpillGroups]:
-        """What lazy-disk does, and what to force to disk on a processor that has no part in that."""
+        """Yield the actions of lazy-disk, and pushes on a processor that has no part in them."""
         state = _state(snapshot)
         self._first = state if self._first is None else self._first
         actions = list(self._lazy.decide(snapshot))
@@ -101,7 +101,7 @@ class ActiveDisk:
         return iter([*actions, *forced])
 
     def _rates(self, snapshot: Snapshot) -> dict[int, float]:
-        """What was sampled, at the end of a sampling time; else nothing."""
+        """The rate of each processor, if a sampling time ends with this snapshot; otherwise nothing."""
         sample = None if self._sample is None else self._sample.add(snapshot)
         if sample is not None and snapshot.time - sample.since < seconds_of("span", self.span):
             self._sample = sample

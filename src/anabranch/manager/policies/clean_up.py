@@ -45,7 +45,7 @@ class CleanUpInPassing:
     """Clean up some of what is owed in the next step, if there is an occasion, and groups of groupings in turn."""
 
     def decide(self, snapshot: Snapshot) -> Iterator[CleanUpGroups]:
-        """What the next step has to clean up."""
+        """Yield the clean-ups of the next step."""
         yield from self._on_occasion(snapshot)
         for processor in snapshot.processors:
             for view in processor.operators:
@@ -60,7 +60,8 @@ class CleanUpInPassing:
 
 
 def choose(snapshot: Snapshot, reason: str, *, back: bool, quiet: bool = False) -> Iterator[CleanUpGroups]:
-    """What to clean up in the next step: per processor, of the lowest operator that owes, what one step should read.
+    """Choose clean-ups for the next step: per processor, as many groups of the lowest operator that owes as one step
+    should read.
 
     What is cleaned up is brought `back` if it fits into memory and that is wanted. In a `quiet` batch only that is
     cleaned up. If somebody awaits results, only groups that were spilled before they asked.

@@ -65,7 +65,8 @@ class Site:
     order: Integers
 
     def per_weight(self, donor: Site) -> float:
-        """What a unit of weight from a donor adds here; the same as there, if nothing is partitions."""
+        """How much a unit of weight from a donor adds to the level here; as much as there, if this site has had no
+        load."""
         return self.cost or donor.cost
 
 
@@ -269,7 +270,7 @@ class FluxLoad:
         _check_utilisation(self.utilisation)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
@@ -300,7 +301,7 @@ class FluxMemory:
         _check_on_disk(self.on_disk)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
@@ -333,7 +334,7 @@ class FluxHybrid:
         _check_on_disk(self.on_disk)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:

@@ -67,7 +67,7 @@ class LazyDisk:
             raise ConfigError(f"spill must be a policy such as ab.Spill(push=0.3), not {self.spill!r}")
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups | SpillGroups]:
-        """What to move, and what to push on processors that have no part in that."""
+        """Yield moves, and pushes on processors that have no part in them."""
         moves = self._relocate(snapshot)
         if moves:
             self._relocated = snapshot.time
@@ -108,7 +108,7 @@ class LazyDisk:
         return (sender, receiver) if uneven else None
 
     def _room(self, receiver: ProcessorView) -> float:
-        """What a processor can take without having to push it to disk."""
+        """How many bytes a processor can take without having to push them to disk."""
         return self.spill.allowed(receiver) - receiver.active_bytes
 
     def _choose(self, partitions: Partitions, amount: float) -> NDArray[np.int64]:

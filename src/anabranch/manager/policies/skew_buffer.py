@@ -85,7 +85,8 @@ class Pace:
     stretch: float = 1.0
 
     def add(self, cpu: float, cost: float) -> None:
-        """Take in a step. If it was none of the smallest and rows have become others by far, only that counts."""
+        """Add a step. If CPU time per cost has changed by far, and the step is not one of the smallest, only this step
+        counts."""
         now, before = cpu * self.cost, self.cpu * cost
         if cost > TELLING and max(now, before) > CHANGED * min(now, before):
             self.cpu = self.cost = 0.0
@@ -94,7 +95,7 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """How long it is busy for a cost of 1."""
+        """How many seconds the processor is busy for a cost of 1."""
         return self.stretch * self.cpu / self.cost
 
 
@@ -196,7 +197,7 @@ class SkewBuffer:
         return float(np.mean([mean.rows for mean in self._means]))
 
     def _cost(self, rows: float) -> float:
-        """What so many rows cost, as part of what an average step does."""
+        """The cost of some rows, where an average step costs 1."""
         return FIXED + (1 - FIXED) * rows / self._mean_rows()
 
     def _allowance(self, processor: int, seconds: float) -> float:

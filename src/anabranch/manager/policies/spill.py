@@ -108,7 +108,7 @@ class Spill:
             seconds_of("idle", self.idle, "10 minutes")
 
     def decide(self, snapshot: Snapshot) -> Iterator[SpillGroups]:
-        """What to push on each processor that is over its threshold."""
+        """Yield pushes for each processor that is over its threshold."""
         return self.relieve(snapshot.processors, snapshot)
 
     def allowed(self, processor: ProcessorView) -> float:
@@ -118,7 +118,7 @@ class Spill:
         return allowed_bytes(self.threshold * processor.memory, processor.unspillable_bytes)
 
     def relieve(self, processors: Iterable[ProcessorView], snapshot: Snapshot) -> Iterator[SpillGroups]:
-        """What to push on those of some processors that are over their threshold."""
+        """Yield pushes for those of some processors that are over their threshold."""
         for processor in processors if self.push else ():
             allowed = self.allowed(processor)
             if processor.memory is None or processor.moves or processor.active_bytes <= allowed:

@@ -1,4 +1,4 @@
-"""Which expressions need not leave a processor: those that Arrow computes as Spark does (`kernel/expression`).
+"""Compile expressions for processors, where Arrow computes them as Spark does (`kernel/expression`).
 
 Spark analyses an expression; its tree, with all types found and all casts written out, is translated node by node. A
 node that is not known here is left to Spark, and with it the whole expression. Integers may overflow, which is an

@@ -133,7 +133,7 @@ class Lanes:
         return [*keys, *(f"({key}) IS NULL" for key in keys if grouped)]
 
     def _stored(self, n: int, going: _Travelling, keys: list[str]) -> list[tuple[str, str, T.DataType]]:
-        """What is stored of rows that travel: state columns, expressions in carried form, and their types."""
+        """The columns that are stored of rows that travel: state column, expression in carried form, and type."""
         key_types, group = self._columns.key_types[n], self._columns.groups[n]
         port = self._network.operators[n].ports[self._ports[going.port][1]]
         types = [carried_type(data_type) for data_type in key_types]

@@ -1,4 +1,4 @@
-"""Where to look for a hash among ascending hashes, without a binary search.
+"""An index that finds hashes among ascending hashes without a binary search.
 
 Hashes are spread evenly, so their leading bits nearly tell their row: the index keeps the first row of each of some
 buckets of equal width, between half and twice as many as there are rows. A look-up reads one offset and compares one
