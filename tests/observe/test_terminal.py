@@ -16,7 +16,7 @@ from rich.console import Console
 from anabranch.cli.wording import fold
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event, EventKind
-from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, batch_seen
+from anabranch.observe.story import BatchSeen, ProcessorView, Story, batch_seen
 from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
 
 
@@ -59,7 +59,7 @@ def batch(number: int, **changes: Any) -> BatchSeen:
 
 
 def wide(number: int, processors: int) -> BatchSeen:
-    states = tuple(ProcessorSeen(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
+    states = tuple(ProcessorView(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
     return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 13.0 * number, 12.3, states, {"orders": 1, "paid": 2})
 
 

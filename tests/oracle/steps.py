@@ -22,7 +22,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventLog
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
@@ -110,7 +110,9 @@ class Steps:
             proposal = propose(self.taken, questions, engine._prepare_again, removed)
             sources = sum(number * uses for _, number, uses in proposal.plan.read)
             self._offsets = "\n".join(["v1", "{}", *["-"] * sources])
-            parts = RunParts(engine._settings, Memory(engine._settings.memory), self.taken, self.events, self.results)
+            parts = RunParts(
+                engine._settings, MemoryBudgets(engine._settings.memory), self.taken, self.events, self.results
+            )
             opened = open_run(parts, proposal)
             self.plan, self.runner = opened.plan, opened.runner
         except BaseException:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 
 
-def draw(plan: Plan, placements: Sequence[Placement], processors: int, measured: Measured | None = None) -> Picture:
+def draw(
+    plan: PreparedPlan, placements: Sequence[Placement], processors: int, measured: Measured | None = None
+) -> Picture:
     """A plan as it runs on so many processors, with operators placed there."""
     return explain(
         plan.network,

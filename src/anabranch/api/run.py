@@ -21,12 +21,12 @@ from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import Event, EventKind, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay, read_once
@@ -62,7 +62,7 @@ class Run:
         self._targets: dict[str, Target] = {}
         self._opened: OpenedRun
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
-        memory = Memory(engine._settings.memory)
+        memory = MemoryBudgets(engine._settings.memory)
         self._parts = RunParts(engine._settings, memory, checkpoint, self._events, self._results)
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()
@@ -341,7 +341,7 @@ class Run:
         return self._opened.runner
 
     @property
-    def _plan(self) -> Plan:
+    def _plan(self) -> PreparedPlan:
         return self._opened.plan
 
     @property
@@ -493,6 +493,6 @@ class Run:
             return watched is not self._spark_query
 
 
-def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
+def no_rows(spark: SparkSession, plan: PreparedPlan) -> DataFrame:
     """An empty batch, in a session of its own."""
     return empty_frame(session_like(spark), plan.packed.schema)

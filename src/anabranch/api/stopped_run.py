@@ -26,7 +26,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventLog
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
@@ -89,7 +89,7 @@ def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
         for identity, state in zip(plan["operators"], manifest.operators, strict=True):
             # Only a grouping's own step can tell which of its spilled groups still owe answers.
             owing = state.generations if identity in plan["groupings"] else state.owing()
-            if owing or any(state.held) or state.overdue:
+            if owing or any(state.held) or state.lagging:
                 return True
     return False
 
@@ -123,7 +123,7 @@ def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint)
     smaller = now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"])
     if not smaller and any(now[part] != stored[part] for part in now if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
-    parts = RunParts(engine._settings, Memory(engine._settings.memory), checkpoint, EventLog(), deque())
+    parts = RunParts(engine._settings, MemoryBudgets(engine._settings.memory), checkpoint, EventLog(), deque())
     return open_run(parts, proposal if smaller else replace(proposal, document=stored))
 
 

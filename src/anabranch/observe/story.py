@@ -26,7 +26,7 @@ ANSWERED_IN = {EventKind.END: "results", EventKind.CLEAN_UP: "answered"}
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessorSeen:
+class ProcessorView:
     """What one processor holds after a batch, and what it did in it; `owed` is None if nobody can tell."""
 
     number: int
@@ -55,7 +55,7 @@ class BatchSeen:
     rejected: int
     started: float
     seconds: float
-    processors: tuple[ProcessorSeen, ...]
+    processors: tuple[ProcessorView, ...]
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
@@ -99,7 +99,7 @@ def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
         started=datetime.fromisoformat(progress["timestamp"]).timestamp(),
         seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
         processors=tuple(
-            ProcessorSeen(
+            ProcessorView(
                 entry["processor"],
                 entry["activeRows"],
                 entry["activeBytes"],
@@ -126,7 +126,7 @@ class Story:
 
     expected_rows: int | None = None
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
-    processors: tuple[ProcessorSeen, ...] = ()
+    processors: tuple[ProcessorView, ...] = ()
     spills: bool = False
     events: Counter[EventKind] = field(default_factory=Counter)
     count: int = 0

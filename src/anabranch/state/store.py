@@ -115,7 +115,7 @@ def read_document(path: Path) -> Json:
 
 
 def full_disk(error: OSError, where: os.PathLike[str] | str) -> DiskFullError | None:
-    """What to tell if an error means that a disk is full; None if it does not."""
+    """The error to raise if a system error means that a disk is full; None if it does not."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return DiskFullError(f"{NO_SPACE} {os.fspath(where)} ({error.strerror}). {FREE_SOME}")
@@ -131,8 +131,8 @@ def _write_pending(path: Path, data: bytes | memoryview) -> Path:
             os.fsync(file.fileno())
     except OSError as error:
         pending.unlink(missing_ok=True)
-        told = full_disk(error, path)
-        if told is None:
+        disk_full = full_disk(error, path)
+        if disk_full is None:
             raise
-        raise told from error
+        raise disk_full from error
     return pending

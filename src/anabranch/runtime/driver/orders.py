@@ -57,7 +57,7 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
         batch_id=batch_id,
         sink_id=batch_id + moved_up,
         directory=checkpoint.reports(number),
-        times=context.times.of_step(last, context.behind(), ending=ending),
+        times=context.times.of_step(last, context.backlog(), ending=ending),
         clean_up=clean_up,
         hold=hold,
     )
