@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.picture import draw
-from anabranch.api.progress import describe, groups, lateness_of, processors, totals
+from anabranch.api.progress import groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
@@ -24,6 +24,7 @@ from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
 from anabranch.observe.events import Event, EventKind, EventLog, log_end
 from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.progress import Progress
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import Plan
@@ -139,25 +140,20 @@ class Run:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the recent batches: Spark's, with `numOutputRows` and our own numbers under `anabranch`."""
-        ours = {result.batch_id: result for result in list(self._results)}
-        found = [*self._past, *self._spark_query.recentProgress]
-        return [self._combine(json.loads(progress.json), ours) for progress in found]
+        return [self._with_step(progress) for progress in [*self._past, *self._spark_query.recentProgress]]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
         """Progress of the last batch, or None before the first."""
         progress = self._spark_query.lastProgress or next(reversed(self._past), None)
-        if progress is None:
-            return None
+        # Totals with what came at the end of the input.
+        return None if progress is None else self._with_step(progress, as_of_last=True)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The last step, with a batch or without one, as a value; `lastProgress` shows it as a dict."""
         results = list(self._results)
-        combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
-        if "anabranch" in combined:
-            # With what came at the end of the input.
-            combined["anabranch"]["totals"] = totals(results[-1])
-            combined["anabranch"]["processors"] = processors(results[-1])
-            for name, told in combined["anabranch"]["queries"].items():
-                told["results"] = results[-1].totals["results"].get(name, told["results"])
-        return combined
+        return progress_of(results[-1], lateness_of(self._plan.layout)) if results else None
 
     def groups(self) -> list[dict[str, Any]]:
         """The partition groups that have state now: a dict for each processor, operator and group."""
@@ -301,14 +297,10 @@ class Run:
         runner = self._runner
         return draw(self._plan, runner.placements, runner.processors, runner.measured())
 
-    def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
-        progress["name"] = self.name  # Spark's query keeps the name that it was started with
-        result = ours.get(progress["batchId"])
-        if result is not None:
-            rows = result.output_rows.values()
-            progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
-            progress["anabranch"] = describe(result, lateness_of(self._plan.layout))
-        return progress
+    def _with_step(self, progress: Any, *, as_of_last: bool = False) -> dict[str, Any]:
+        # Spark's query keeps the name that it was started with.
+        batch = {**json.loads(progress.json), "name": self.name}
+        return with_step(batch, list(self._results), lateness_of(self._plan.layout), as_of_last=as_of_last)
 
     @property
     def _ends_by_itself(self) -> bool:
