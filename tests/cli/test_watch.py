@@ -40,9 +40,8 @@ class ScriptedRun(Run):
         self._now = self._looks.pop(0)
         return bool(self._looks)
 
-    @property
-    def events(self) -> list[Event]:
-        return self._now[1]
+    def events_since(self, number: int | None = None) -> list[Event]:
+        return [event for event in self._now[1] if event.number > (number or 0)]
 
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
@@ -77,7 +76,7 @@ def test_batches_are_told_once_also_if_several_pass_between_two_looks() -> None:
 
 
 def test_events_are_told_once_also_if_old_ones_are_forgotten() -> None:
-    a, b, c, d = (Event(0.0, EventKind.SKIP, reason) for reason in "abcd")
+    a, b, c, d = (Event(number, 0.0, EventKind.SKIP, reason) for number, reason in enumerate("abcd", start=1))
 
     assert told([(0, [a]), (0, [a, b]), (0, [b, c]), (0, [c, d]), (0, [c, d])]) == ["a", "b", "c", "d"]
 
@@ -93,8 +92,8 @@ def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
 
 
 def test_what_the_end_of_the_input_and_clean_up_answer_is_counted_before_the_last_picture() -> None:
-    cleaned = Event(0.0, EventKind.CLEAN_UP, "the input has ended", {"answered": 7})
-    ended = Event(0.0, EventKind.END, "the input has ended", {"results": 5})
+    cleaned = Event(2, 0.0, EventKind.CLEAN_UP, "the input has ended", {"answered": 7})
+    ended = Event(3, 0.0, EventKind.END, "the input has ended", {"results": 5})
     story, last_picture = Story(), list[int | None]()
 
     class Watched(PlainView):

@@ -140,16 +140,16 @@ def test_what_clean_up_and_the_end_of_the_input_answer_is_in_the_story_and_the_p
     story = Story()
     story.add(batch(0, spilled=40))
     assert any("80" in line and "6 groups owe about 160 results" in line for line in drawn(story, 80))
-    story.add_event(Event(0.0, EventKind.CLEAN_UP, "some groups", {"answered": 7, "results": 9}))
-    story.add_event(Event(0.0, EventKind.CLEAN_UP, "in passing", {"answered": None, "results": 9}))
-    story.add_event(Event(0.0, EventKind.END, "the input has ended", {"results": 5}))
+    story.add_event(Event(1, 0.0, EventKind.CLEAN_UP, "some groups", {"answered": 7, "results": 9}))
+    story.add_event(Event(2, 0.0, EventKind.CLEAN_UP, "in passing", {"answered": None, "results": 9}))
+    story.add_event(Event(3, 0.0, EventKind.END, "the input has ended", {"results": 5}))
     assert not story.add(batch(0)), "known, but nothing is on disk any more"
 
     text = "\n".join(drawn(story, 80))
     assert story.results == 10 + 7 + 5
     assert "22  10 in the last batch" in text
     assert "nothing owed" in text
-    story.add_event(Event(0.0, EventKind.END, "nobody counted", {"results": -1}))
+    story.add_event(Event(4, 0.0, EventKind.END, "nobody counted", {"results": -1}))
     assert story.results is None
 
 
@@ -214,7 +214,7 @@ def test_where_nobody_watches_there_is_a_line_per_batch_and_event() -> None:
     with PlainView(lines.append, story) as view:
         story.add(batch(7, spilled=5))
         view.batch(batch(7, spilled=5))
-        view.event(Event(0.0, EventKind.RESUME, "continuing"))
+        view.event(Event(5, 0.0, EventKind.RESUME, "continuing"))
         view.tick()
 
     assert lines == [
@@ -239,8 +239,8 @@ def test_the_live_view_shows_the_whole_reason_of_every_adaptation() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     reason = "groups move, since " + " ".join(f"reason {number}" for number in range(40))
     with LiveView(console, Story(), "a query") as view:
-        view.event(Event(0.0, EventKind.RELOCATE, reason))
-        view.event(Event(1.0, EventKind.RELOCATE, reason))
+        view.event(Event(6, 0.0, EventKind.RELOCATE, reason))
+        view.event(Event(7, 1.0, EventKind.RELOCATE, reason))
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     text = " ".join(" ".join(lines).split())

@@ -20,9 +20,11 @@ from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.journal import open_log
+from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import Memory
-from anabranch.observe.events import Event, EventKind, EventLog, log_end
+from anabranch.observe.events import Event, EventKind, log_end
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import Progress
 from anabranch.plan.explain import Picture
@@ -58,7 +60,7 @@ class Run:
         self._engine = engine
         self._checkpoint = checkpoint
         self._trigger = trigger
-        self._events = EventLog()
+        self._events = open_log(checkpoint)
         self._writers: dict[str, Writer] = {}
         self._targets: dict[str, Target] = {}
         self._opened: OpenedRun
@@ -106,8 +108,12 @@ class Run:
 
     @property
     def events(self) -> list[Event]:
-        """What happened so far that is worth telling, oldest first."""
+        """What happened since the checkpoint began that is worth telling, oldest first; the newest 1,000."""
         return self._events.all()
+
+    def events_since(self, number: int | None = None) -> list[Event]:
+        """The events after the one with this number, oldest first; without a number those of this run."""
+        return self._events.since(number)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -306,10 +312,12 @@ class Run:
     def _ends_by_itself(self) -> bool:
         return bool(self._trigger.get("availableNow")) and not self._left_open
 
-    def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
+    def _launch(self, writers: dict[str, Writer], removed: Collection[str] = (), resumed: Step | None = None) -> None:
         """Answer these queries, from the checkpoint's last step on, in a new query of Spark's."""
         engine, checkpoint = self._engine, self._checkpoint
         proposal = propose(checkpoint, self._questions(writers), engine._prepare_again, removed)
+        if resumed is not None:
+            self._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):
             self._events.add(EventKind.WARNING, warning)
         self._take_over(open_run(self._parts, proposal), writers)

@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 
 from anabranch.api.run import Run
-from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.story import Story, batch_seen
 from anabranch.observe.terminal import LiveView, PlainView, View
@@ -47,13 +46,16 @@ def watch(run: Run, story: Story, view: View) -> float:
 
 
 def _follow(run: Run, story: Story, view: View) -> None:
-    told: Event | None = None
+    told: int | None = None
     with view:
         active = True
         while active:
             # Asked before the look, so that what happens between the two is seen in a last look.
             active = run.isActive
-            told = _tell_events(run, told, story, view)
+            for event in run.events_since(told):
+                story.add_event(event)
+                view.event(event)
+                told = event.number
             for progress in _new_progress(run, story):
                 batch = batch_seen(progress)
                 if batch is not None and story.add(batch):
@@ -73,16 +75,6 @@ def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
         yield from (progress for progress in run.recentProgress if progress["batchId"] > known)
     else:
         yield newest
-
-
-def _tell_events(run: Run, told: Event | None, story: Story, view: View) -> Event | None:
-    """Tell what came after `told`; a run keeps its newest events only, so they cannot be counted off."""
-    events = run.events
-    start = next((n + 1 for n in reversed(range(len(events))) if events[n] is told), 0)
-    for event in events[start:]:
-        story.add_event(event)
-        view.event(event)
-    return events[-1] if events else told
 
 
 def _print_line(line: str) -> None:

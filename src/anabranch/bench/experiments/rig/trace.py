@@ -139,7 +139,7 @@ def read_trace(
     """What an ended run did; it ended at `ended`, by the clock. Without `batch_seconds` Spark tells these."""
     told = [progress for progress in run.recentProgress if "anabranch" in progress]
     ends = [_end_of(progress) for progress in told]
-    events = run.events
+    events = run.events_since()
     spills = _of_kind(events, EventKind.SPILL)
     over = _of_kind(events, EventKind.MEMORY)
     moments = _moments(told, batch_seconds or [one["durationMs"]["triggerExecution"] / 1000 for one in told])
