@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from anabranch.api.progress import groups, progress_of
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from anabranch.api.progress import batches_of, groups, progress_of
 from anabranch.manager.memory_use import MemoryUse
 from anabranch.observe.progress import as_dict
 from anabranch.runtime.driver.step_result import StepResult
@@ -44,6 +46,27 @@ def result() -> StepResult:
         memory=(MemoryUse(0, None, 0, owing_groups=3, owed=20), MemoryUse(1, None, 0)),
         groups=(GROUPS, {}),
     )
+
+
+def of_spark(number: int, durations: dict[str, int]) -> StreamingQueryProgress:
+    told = {
+        "id": "4f0ab2f4-3d5a-4b3c-9e0b-0f3a7b6c1d2e",
+        "runId": "4f0ab2f4-3d5a-4b3c-9e0b-0f3a7b6c1d2e",
+        "name": None,
+        "timestamp": "1970-01-01T00:01:00.250Z",
+        "batchId": number,
+        "batchDuration": 0,
+        "durationMs": durations,
+        "numInputRows": 14,
+        "inputRowsPerSecond": 0.0,
+        "processedRowsPerSecond": 0.0,
+        "eventTime": {},
+        "stateOperators": [],
+        "sources": [],
+        "sink": {"description": "", "numOutputRows": -1},
+        "observedMetrics": {},
+    }
+    return StreamingQueryProgress.fromJson(told)
 
 
 def describe(lateness: Mapping[str, int]) -> dict[str, Any]:
@@ -99,6 +122,17 @@ def test_after_a_later_step_totals_and_processors_are_as_they_are_then() -> None
         "pairs": {"numOutputRows": 2, "results": 8},
         "alerts": {"numOutputRows": -1, "results": None},
     }
+
+
+def test_progress_of_an_idle_query_is_no_batch() -> None:
+    batch = of_spark(3, {"triggerExecution": 500})
+    idle = of_spark(4, {})
+
+    (told,) = batches_of([batch, idle], [result()], {}, 2)
+
+    assert (told.number, told.rows, told.started, told.seconds, told.ended) == (3, 14, 60.25, 0.5, 60.75)
+    assert told.step == progress_of(result(), {})
+    assert batches_of([batch, idle], [result()], {}, 3) == []
 
 
 def test_progress_fits_on_a_screen_and_groups_are_told_on_request() -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
 from anabranch.observe.progress import (
+    BatchProgress,
     InputProgress,
     OperatorProgress,
     ProcessorProgress,
@@ -42,14 +46,33 @@ def with_step(
 
     Totals and processors are those after this step or, `as_of_last`, after the last one.
     """
-    result = next((result for result in reversed(results) if result.batch_id == batch["batchId"]), None)
-    if result is not None:
-        progress = progress_of(result, lateness)
+    progress = _step_of(batch["batchId"], results, lateness)
+    if progress is not None:
         if as_of_last:
             progress = progress.as_of(progress_of(results[-1], lateness))
         batch.setdefault("sink", {})["numOutputRows"] = progress.output_rows
         batch["anabranch"] = as_dict(progress)
     return batch
+
+
+def batches_of(
+    spark: Iterable[StreamingQueryProgress],
+    results: Sequence[StepResult],
+    lateness: Mapping[str, int],
+    number: int,
+) -> list[BatchProgress]:
+    """The batches after this one, of those in Spark's progress, that became one of these steps.
+
+    What Spark tells while it is idle became none.
+    """
+    batches = []
+    for told in spark:
+        step = _step_of(told.batchId, results, lateness) if told.batchId > number else None
+        if step is not None:
+            started = datetime.fromisoformat(told.timestamp).timestamp()
+            seconds = told.durationMs.get("triggerExecution", 0) / 1000
+            batches.append(BatchProgress(told.batchId, told.numInputRows, started, seconds, step))
+    return batches
 
 
 def lateness_of(layout: Layout) -> dict[str, int]:
@@ -66,6 +89,11 @@ def groups(result: StepResult) -> list[dict[str, Any]]:
         for operator, states in operators.items()
         for group, numbers in states.items()
     ]
+
+
+def _step_of(batch_id: int, results: Sequence[StepResult], lateness: Mapping[str, int]) -> Progress | None:
+    result = next((result for result in reversed(results) if result.batch_id == batch_id), None)
+    return None if result is None else progress_of(result, lateness)
 
 
 def _inputs(result: StepResult, lateness: Mapping[str, int]) -> Iterator[InputProgress]:

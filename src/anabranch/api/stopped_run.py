@@ -20,7 +20,6 @@ from pyspark.sql import types as T
 
 import anabranch
 from anabranch.api.engine import Engine
-from anabranch.api.run import no_rows
 from anabranch.api.targets import target_of
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
@@ -30,6 +29,7 @@ from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.manager.budgets import Memory
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
+from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.spark.query_settings import put_in_force, session_like
 from anabranch.state.store import Json
 

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 
 from anabranch.api.run import Run
 from anabranch.observe.numbers import parse_bytes
-from anabranch.observe.story import Story, batch_seen
+from anabranch.observe.story import Story, batch_seen, processors_seen
 from anabranch.observe.terminal import LiveView, PlainView, View
 
 POLL_SECONDS = 0.2
@@ -56,25 +54,15 @@ def _follow(run: Run, story: Story, view: View) -> None:
                 story.add_event(event)
                 view.event(event)
                 told = event.number
-            for progress in _new_progress(run, story):
-                batch = batch_seen(progress)
-                if batch is not None and story.add(batch):
-                    view.batch(batch)
+            for batch in run.batches_since(-1 if story.last is None else story.last.number):
+                seen = batch_seen(batch)
+                if story.add(seen):
+                    view.batch(seen)
+            if story.last is not None and run.progress is not None:
+                story.see(processors_seen(run.progress))
             view.tick()
             if active:
                 time.sleep(POLL_SECONDS)
-
-
-def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
-    """What is new since the last look; normally one report, more if batches are faster than we look."""
-    newest = run.lastProgress
-    if newest is None:
-        return
-    known = story.last.number if story.last is not None else -1
-    if newest["batchId"] > known + 1:
-        yield from (progress for progress in run.recentProgress if progress["batchId"] > known)
-    else:
-        yield newest
 
 
 def _print_line(line: str) -> None:

@@ -116,6 +116,25 @@ class Progress:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BatchProgress:
+    """A batch of Spark's and the step that it became.
+
+    `rows` are those that the sources delivered. It `started` so many seconds after 1970 and took so many `seconds`.
+    """
+
+    number: int
+    rows: int
+    started: float
+    seconds: float
+    step: Progress
+
+    @property
+    def ended(self) -> float:
+        """When it was done, in seconds since 1970."""
+        return self.started + self.seconds
+
+
 def as_dict(progress: Progress) -> dict[str, Any]:
     """Anabranch's part of `lastProgress`: counts of inputs are dicts by alias, those of answers by query."""
     inputs = progress.inputs
