@@ -37,7 +37,7 @@ def add(events: EventLog, *reasons: str) -> None:
         events.add(EventKind.SKIP, reason)
 
 
-def told(path: Path) -> list[tuple[int, str]]:
+def numbered(path: Path) -> list[tuple[int, str]]:
     return [(event.number, event.reason) for event in read_events(path)]
 
 
@@ -55,7 +55,7 @@ def test_numbers_go_on_over_restarts(tmp_path: Path) -> None:
         add(begin(tmp_path), reason, reason.upper())
 
     events = begin(tmp_path)
-    assert told(tmp_path) == [(1, "a"), (2, "A"), (3, "b"), (4, "B"), (5, "c"), (6, "C")]
+    assert numbered(tmp_path) == [(1, "a"), (2, "A"), (3, "b"), (4, "B"), (5, "c"), (6, "C")]
     assert events.all() == read_events(tmp_path)
     assert events.since() == [], "this run has told nothing yet"
     add(events, "d")
@@ -111,7 +111,7 @@ def test_the_newest_events_are_kept_within_a_bound(tmp_path: Path) -> None:
     numbers = list(range(FULL + 1, FULL + KEPT + 1))
 
     assert [event.number for event in events.all()] == numbers
-    assert told(tmp_path) == [(number, str(number)) for number in numbers]
+    assert numbered(tmp_path) == [(number, str(number)) for number in numbers]
     assert only_file(tmp_path).read_bytes().count(b"\n") <= FULL
     events = begin(tmp_path)
     add(events, "after a restart")
@@ -129,7 +129,7 @@ def test_a_last_line_that_is_not_complete_is_left_out_and_its_number_not_given_a
 
     assert [event.reason for event in events.all()] == ["a", "b"]
     add(events, "c")
-    assert told(tmp_path) == [(1, "a"), (2, "b"), (4, "c")]
+    assert numbered(tmp_path) == [(1, "a"), (2, "b"), (4, "c")]
 
 
 def test_any_flipped_bit_costs_no_more_than_the_lines_it_is_in(tmp_path: Path) -> None:
@@ -152,12 +152,12 @@ def test_rubbish_is_no_reason_to_stop(tmp_path: Path) -> None:
     file = only_file(tmp_path)
     file.write_bytes(b"\xff\x00\n[]\n{}\n\n")
     (file.parent / "0000000009-copy.jsonl").write_text("made by hand")
-    assert told(tmp_path) == []
+    assert numbered(tmp_path) == []
     assert begin(tmp_path).all() == []
     file.unlink()
     file.mkdir()
-    assert told(tmp_path) == []
-    assert told(tmp_path / "elsewhere") == []
+    assert numbered(tmp_path) == []
+    assert numbered(tmp_path / "elsewhere") == []
 
 
 def test_an_event_of_a_kind_that_this_version_lacks_is_left_out(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_an_event_of_a_kind_that_this_version_lacks_is_left_out(tmp_path: Path) 
     events = begin(tmp_path)
     add(events, "c")
 
-    assert told(tmp_path) == [(1, "a"), (3, "c")]
+    assert numbered(tmp_path) == [(1, "a"), (3, "c")]
 
 
 def test_an_older_driver_does_no_harm_to_the_events_of_a_newer_one(tmp_path: Path) -> None:
@@ -182,10 +182,10 @@ def test_an_older_driver_does_no_harm_to_the_events_of_a_newer_one(tmp_path: Pat
         add(old, str(number))
     add(new, "c")
 
-    assert told(tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
+    assert numbered(tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
     newest = begin(tmp_path)
     add(newest, "d")
-    assert told(tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    assert numbered(tmp_path) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     assert len(files(tmp_path)) == 1
 
 
@@ -204,9 +204,9 @@ def test_what_cannot_be_written_stays_in_memory_and_is_written_with_the_next_eve
         add(events, "b")
     assert "event 2 could not be written" in caplog.text
     assert [event.reason for event in events.all()] == ["a", "b"]
-    assert told(tmp_path) == [(1, "a")]
+    assert numbered(tmp_path) == [(1, "a")]
     add(events, "c")
-    assert told(tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
+    assert numbered(tmp_path) == [(1, "a"), (2, "b"), (3, "c")]
 
 
 def test_a_line_is_a_document(tmp_path: Path) -> None:

@@ -66,12 +66,12 @@ def batches_of(
     What Spark tells while it is idle became none.
     """
     batches = []
-    for told in spark:
-        step = _step_of(told.batchId, results, lateness) if told.batchId > number else None
+    for entry in spark:
+        step = _step_of(entry.batchId, results, lateness) if entry.batchId > number else None
         if step is not None:
-            started = datetime.fromisoformat(told.timestamp).timestamp()
-            seconds = told.durationMs.get("triggerExecution", 0) / 1000
-            batches.append(BatchProgress(told.batchId, told.numInputRows, started, seconds, step))
+            started = datetime.fromisoformat(entry.timestamp).timestamp()
+            seconds = entry.durationMs.get("triggerExecution", 0) / 1000
+            batches.append(BatchProgress(entry.batchId, entry.numInputRows, started, seconds, step))
     return batches
 
 

@@ -1,4 +1,4 @@
-"""A run, followed to its end: progress is polled a few times a second and told to a view.
+"""A run, followed to its end: progress is polled a few times a second and shown by a view.
 
 Polled, because the main thread has to be where a signal can reach it: asleep, and not inside a call to the JVM.
 """
@@ -44,16 +44,16 @@ def watch(run: Run, story: Story, view: View) -> float:
 
 
 def _follow(run: Run, story: Story, view: View) -> None:
-    told: int | None = None
+    last_event: int | None = None
     with view:
         active = True
         while active:
             # Asked before the look, so that what happens between the two is seen in a last look.
             active = run.isActive
-            for event in run.events_since(told):
+            for event in run.events_since(last_event):
                 story.add_event(event)
                 view.event(event)
-                told = event.number
+                last_event = event.number
             for batch in run.batches_since(-1 if story.last is None else story.last.number):
                 seen = batch_seen(batch)
                 if story.add(seen):
