@@ -7,6 +7,8 @@ Invariants:
 - A document (JSON) carries the checksum of its own body, so a flipped bit is found when it is read. Runs carry
   theirs in the manifest that names them.
 - `create` never overwrites. If the name is taken the caller is told and may compare.
+- `append` is the exception to the first: it adds to a file that is there, and a crash may leave part of what it adds.
+  It is for what people read and no answer depends on.
 
 Limits: the checkpoint is a directory that the driver and every executor see under the same path (a local disk for
 `local[*]`, a shared mount on a cluster). Object stores are refused.
@@ -78,6 +80,12 @@ def create_file(path: Path, data: bytes) -> bool:
     return True
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add `data` to a file, without waiting for the disk: a power cut may take it back, or leave part of it."""
+    with open(path, "ab", buffering=0) as file:
+        file.write(data)
+
+
 def sync(path: Path) -> None:
     """Make the content of a file, or the names in a directory, durable."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -107,9 +115,17 @@ def read_document(path: Path) -> Json:
         data = path.read_bytes()
     except FileNotFoundError:
         raise CorruptStateError(f"{path} is missing, though the checkpoint refers to it; restore it") from None
+    body = decode_document(data)
+    if body is None:
+        raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+    return body
+
+
+def decode_document(data: bytes) -> Json | None:
+    """The body of what `encode_document` made; None if it is damaged or not all there."""
     text = data[len(_OPENING % 0) : -len(_CLOSING)]
     if data != _OPENING % zlib.crc32(text) + text + _CLOSING:
-        raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+        return None
     body: Json = json.loads(text)
     return body
 

@@ -147,6 +147,7 @@ def _keep_result(
             tuple(reports),
             output_rows,
             context.answers.plan.aliases,
+            tuple(operator.name for operator in shape.operators),
             step.newest,
             step.totals,
             context.memory_uses(),
