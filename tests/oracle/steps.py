@@ -19,11 +19,11 @@ import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.queries import missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.language import parse_query
-from anabranch.manager.budgets import Memory
-from anabranch.observe.events import EventLog
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
@@ -100,7 +100,7 @@ class Steps:
         self.taken.take(describe_engine(anabranch.__version__, self.groups, None))
         self.results = deque()
         try:
-            self.events = EventLog()
+            self.events = open_log(self.taken)
             targets = {self.name: self._write, **{name: self._collector(name) for name in others}}
             questions = {
                 name: Question(query._bound, query._described, lambda _, sink=targets[name]: Target(sink))
@@ -110,7 +110,9 @@ class Steps:
             proposal = propose(self.taken, questions, engine._prepare_again, removed)
             sources = sum(number * uses for _, number, uses in proposal.plan.read)
             self._offsets = "\n".join(["v1", "{}", *["-"] * sources])
-            parts = RunParts(engine._settings, Memory(engine._settings.memory), self.taken, self.events, self.results)
+            parts = RunParts(
+                engine._settings, MemoryBudgets(engine._settings.memory), self.taken, self.events, self.results
+            )
             opened = open_run(parts, proposal)
             self.plan, self.runner = opened.plan, opened.runner
         except BaseException:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT, Projection
 from anabranch.kernel.operator import EXPIRY
-from anabranch.plan.network import Fed, Input, Network
+from anabranch.plan.network import Feed, Input, Network
 from anabranch.plan.query import joined_column, quote
 from anabranch.plan.rounds import Rounds
 from anabranch.plan.texts import is_name, substituted, texts_of
@@ -42,7 +42,7 @@ class Lanes:
     """All lanes of a network, numbered by their tags."""
 
     def __init__(self, network: Network, columns: Columns, rounds: Rounds) -> None:
-        """Find out what travels."""
+        """Collect the rows that travel, from the network and its rounds."""
         self._network = network
         self._columns = columns
         self._rounds = rounds
@@ -52,7 +52,8 @@ class Lanes:
         self._travelling = list(self._travels())
 
     def exchange(self, number: int) -> Exchange:
-        """What travels to the operators of a round, and of later ones, out of the round before."""
+        """The exchange before a round: it carries rows of the round before to operators of this round and later
+        ones."""
         slots: list[Slot] = []
         lanes = [
             self._lane(tag, going, slots) for tag, going in enumerate(self._travelling) if self._sent(going) == number
@@ -65,27 +66,27 @@ class Lanes:
         return Exchange(tuple(lanes), tuple(s for s in slots if s.name in kept), T.StructType(fields))
 
     def _travels(self) -> Iterator[_Travelling]:
-        """All that travels from one operator to a port of another."""
+        """All rows that travel from one operator to a port of another."""
         for number, (n, p) in enumerate(self._ports):
             port = self._network.operators[n].ports[p]
             if (n, p) in self.crossing and self._network.operator_of(port.node) is not None:
                 yield _Travelling(number, port.node, port.conditions, port.keys)
             elif self._network.operator_of(port.node) is None:
                 entry = self._network.inputs[port.node]
-                for fed in (fed for fed in entry.feeds if fed is not None):
-                    yield self._feeding(number, entry, fed)
+                for feed in (feed for feed in entry.feeds if feed is not None):
+                    yield self._feeding(number, entry, feed)
 
-    def _feeding(self, number: int, entry: Input, fed: Fed) -> _Travelling:
-        """What a block feeds an input with, by the input's conditions and key."""
-        own, common = self._columns.fed(fed), self._columns.frame(entry.entry.alias).schema
-        outputs = in_types(fed.outputs, own, common)
+    def _feeding(self, number: int, entry: Input, feed: Feed) -> _Travelling:
+        """The rows with which a block feeds an input, under the input's conditions and key."""
+        own, common = self._columns.feed_schema(feed), self._columns.frame(entry.entry.alias).schema
+        outputs = in_types(feed.outputs, own, common)
         texts = texts_of(outputs)
         keys = tuple(substituted(key, texts) for key in entry.entry.key)
-        conditions = [*fed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
+        conditions = [*feed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
         n, _ = self._ports[number]
         if self._columns.groups[n] is None:
             conditions += [f"({key}) IS NOT NULL" for key in keys]
-        return _Travelling(number, fed.node, tuple(conditions), keys, texts)
+        return _Travelling(number, feed.node, tuple(conditions), keys, texts)
 
     def _lane(self, tag: int, going: _Travelling, slots: list[Slot]) -> Lane:
         n, p = self._ports[going.port]
@@ -106,7 +107,7 @@ class Lanes:
         computed = [(text, t) for _, text, t in stored if text not in plain]
         passes = self._passed(n) if has_hash else {}
         types = [*(carried_type(f.dataType) for f in read), *(t for _, t in computed), *passes.values()]
-        placed = place(slots, types)
+        placed = assign_slots(slots, types)
         passed = dict(zip(passes, placed[len(types) - len(passes) :], strict=True))
         columns = tuple(Carried(names[f.name], f.dataType, slot) for f, slot in zip(read, placed, strict=False))
         slot_of = {quote(field.name): slot for field, slot in zip(read, placed, strict=False)}
@@ -136,7 +137,7 @@ class Lanes:
         return {HASH: T.LongType(), **dict(zip(self._columns.verified(n), types, strict=False))}
 
     def _hashed(self, n: int, going: _Travelling, keys: list[str]) -> list[str]:
-        """What the hash of rows on their way to a port is of.
+        """The expressions that the hash of rows on their way to a port is computed from.
 
         The hash leaves out nulls, so groups by several keys need to tell where they are. What is grouped by the key it
         was joined on has the hash of that join wherever its operator is: its state may have been made there.
@@ -178,13 +179,13 @@ class Lanes:
             stored += [(self._columns.stored_time(port, i), quote(time_name(i)), T.LongType()) for i in timed]
         return stored
 
-    def given_names(self, lane: Lane) -> dict[str, str]:
-        """What the columns of a lane are called in the results of its operator."""
+    def result_names(self, lane: Lane) -> dict[str, str]:
+        """The names of a lane's columns in the results of its operator."""
         n = self._network.operator_of(lane.node)
-        gives = n is not None and self._columns.gives(n)
+        by_user = n is not None and self._columns.is_user_operator(n)
         prefix = f"{lane.tag}:"
         plain = {column.name: column.name.removeprefix(prefix) for column in lane.columns}
-        return {name: own if gives else self._columns.given(own) for name, own in plain.items()}
+        return {name: own if by_user else self._columns.result_name(own) for name, own in plain.items()}
 
     def _is_ambiguous(self, name: str) -> bool:
         """Whether columns of this name may travel in several lanes."""
@@ -200,7 +201,7 @@ class Lanes:
         return self._rounds.of[lower] + 1
 
 
-def place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
+def assign_slots(slots: list[Slot], types: list[T.DataType]) -> list[str]:
     """A slot per type, using existing ones first, each at most once."""
     used: set[str] = set()
     placed = []

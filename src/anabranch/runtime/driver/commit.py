@@ -13,7 +13,7 @@ from anabranch.checkpoint.step import Delivery, End
 from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
-from anabranch.manager.debt import behind
+from anabranch.manager.debt import backlog
 from anabranch.manager.monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.context import StepContext
@@ -29,9 +29,9 @@ from anabranch.runtime.driver.step_result import (
 )
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.failpoints import failpoint
-from anabranch.state.groups import unite
+from anabranch.state.groups import union_by_operator
 from anabranch.state.manifest import Manifest
-from anabranch.state.partition import describe
+from anabranch.state.partition import partition_info
 from anabranch.state.report import Report, combine
 
 
@@ -49,7 +49,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     change = _adapt(context, orders, reports, manifests, newest)
     after = change.distribution
     for p in change.touched:
-        reports[p].look_at(after.manifests[p])
+        reports[p].count_state(after.manifests[p])
     adapted = {p: (reports[p], after.manifests[p]) for p in change.touched}
     step = run.checkpoint.next_step(
         last,
@@ -96,7 +96,7 @@ def _adapt(
     settled = orders.times.limits.settled
     moment = Moment(
         step=orders.number,
-        since=context.times.since(newest, settled, behind(context.shape, manifests)),
+        since=context.times.since(newest, settled, backlog(context.shape, manifests)),
         settled=settled,
         cleaned_up=orders.clean_up,
         arrived=sum(sum(report.received) for report in reports),
@@ -106,7 +106,7 @@ def _adapt(
     distribution = replace(context.in_force.distribution, manifests=manifests)
     change = context.adaptation.adapt(moment, distribution, reports)
     if context.feeding is not None:
-        change.hold = unite(change.hold, context.feeding.look(change.distribution, moment.usual))
+        change.hold = union_by_operator(change.hold, context.feeding.look(change.distribution, moment.usual))
     return change
 
 
@@ -125,7 +125,7 @@ def _tell(
     cleaned_up = clean_up_sentences(orders.clean_up, answered, reports, before, context.shape)
     for kind, text, details in (*change.sentences, *cleaned_up):
         events.add(kind, text, **details)
-    for reason, use in context.shortage.look(context.memory_uses(), change.pushed):
+    for reason, use in context.shortage.messages(context.memory_uses(), change.pushed):
         events.add(EventKind.MEMORY, reason, **use.details())
     if isinstance(orders.kind, End):
         shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
@@ -142,7 +142,10 @@ def _keep_result(
         results.append(results.pop().without_groups())
     shape = context.shape
     groups = tuple(
-        {operator.name: describe(manifest.operators[operator.number], shape.groups) for operator in shape.operators}
+        {
+            operator.name: partition_info(manifest.operators[operator.number], shape.groups)
+            for operator in shape.operators
+        }
         for manifest in context.manifests
     )
     results.append(
@@ -152,6 +155,7 @@ def _keep_result(
             tuple(reports),
             output_rows,
             context.answers.plan.aliases,
+            tuple(operator.name for operator in shape.operators),
             step.newest,
             step.totals,
             context.memory_uses(),

@@ -14,11 +14,11 @@ from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.distribution import Distribution
-from anabranch.manager.policies.clean_up import ASKED
+from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
 from anabranch.plan.placement import even_placement, rescaled
 from anabranch.runtime.driver.context import StepContext
-from anabranch.state.groups import unite
+from anabranch.state.groups import union_by_operator
 
 
 class ManualChanges:
@@ -47,7 +47,7 @@ class ManualChanges:
         if processor is not None and not (is_whole(processor) and 0 <= processor < count):
             raise ConfigError(f"processors are numbers from 0 to {count - 1}, not {processor!r}")
         with self._between_batches():
-            self._context.run.memory.give(budget, processor)
+            self._context.run.memory.set_budget(budget, processor)
 
     def _relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
         adaptation, distribution = self._context.adaptation, self._context.in_force.distribution
@@ -58,7 +58,7 @@ class ManualChanges:
             for sender in sorted({homes[group] for group in groups} - {receiver}):
                 own = tuple(group for group in groups if homes[group] == sender)
                 size = adaptation.relocator.size(change.distribution, family, own, sender)
-                move = RelocateGroups(family, own, sender, receiver, size, ASKED, pace)
+                move = RelocateGroups(family, own, sender, receiver, size, ON_REQUEST, pace)
                 problem = move.problem(change, context)
                 if problem is not None:
                     raise ConfigError(problem)
@@ -81,7 +81,7 @@ class ManualChanges:
             for operator, placement in zip(self._context.shape.operators, before.placements, strict=True)
         )
         self._put_in_force(self._context.adaptation.relocator.rescale(before, processors, placements))
-        text = f"state of {before.processors} processors is now listed on {processors}, since {ASKED}"
+        text = f"state of {before.processors} processors is now listed on {processors}, since {ON_REQUEST}"
         if before.moving:
             several = "s" if len(before.moving) > 1 else ""
             text += f"; {len(before.moving)} relocation{several} under way came to nothing by that"
@@ -94,7 +94,7 @@ class ManualChanges:
             return
         hold = in_force.last.hold
         if not in_force.may_repeat:
-            hold = unite(hold, self._context.adaptation.relocator.held_back(distribution))
+            hold = union_by_operator(hold, self._context.adaptation.relocator.held_back(distribution))
         in_force.list_anew(distribution, hold)
 
     def _families(self, operator: str | None) -> list[int]:

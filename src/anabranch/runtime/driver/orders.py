@@ -57,7 +57,7 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
         batch_id, moved_up = last.batch_id, last.extra if isinstance(kind, Replay) else kind.number
         # In a step without a batch that gives answers nothing has to wait.
         clean_up, hold = ({}, kind.hold) if isinstance(kind, Replay) else (kind.clean_up, {})
-    times = context.times.of_step(last, context.behind(), ending=ending)
+    times = context.times.of_step(last, context.backlog(), ending=ending)
     return Orders(
         number=number,
         kind=kind,

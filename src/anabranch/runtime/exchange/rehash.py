@@ -20,7 +20,7 @@ from pyspark.sql import types as T
 from anabranch.kernel.delta import sort_rows
 from anabranch.plan.query import RESERVED, quote
 from anabranch.plan.routing import PortRouting
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.exchange.long_rows import limit_batches
 from anabranch.runtime.exchange.route import address
 from anabranch.runtime.rows.carried import carried_type, from_carried, to_carried
@@ -42,7 +42,7 @@ Pieces = Sequence[Sequence[Slice]]
 
 def rehash(
     session: SparkSession,
-    plan: Plan,
+    plan: PreparedPlan,
     port: int,
     pieces: Pieces,
     routing: PortRouting,
@@ -90,7 +90,7 @@ _PROCESSOR = T.StructField("processor", T.IntegerType())
 
 def _hashed(
     rows: DataFrame,
-    plan: Plan,
+    plan: PreparedPlan,
     n: int,
     keys: Sequence[str],
     slots: dict[str, str],
@@ -117,7 +117,7 @@ def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  
             for number in numbers.column(0).to_pylist():
                 for piece in pieces[number]:
                     segment = map_run(state, piece.file).slice(piece.start, piece.stop)
-                    rows = segment.of_groups(piece.groups or GroupSet.all(groups)).solid().rows
+                    rows = segment.of_groups(piece.groups or GroupSet.all(groups)).only_selected().rows
                     named = {slot: rows.column(name) for name, slot in slots.items()}
                     if TS in rows.schema.names:
                         named = {_TIME: rows.column(TS), **named}
