@@ -102,7 +102,8 @@ class Steps:
         try:
             self.events = open_log(self.taken)
             targets = {self.name: self._write, **{name: self._collector(name) for name in others}}
-            questions = {
+            self.engine = engine
+            self.questions = questions = {
                 name: Question(query._bound, query._described, lambda _, sink=targets[name]: Target(sink))
                 for name, query in {self.name: self.query, **others}.items()
             }
@@ -114,7 +115,7 @@ class Steps:
                 engine._settings, MemoryBudgets(engine._settings.memory), self.taken, self.events, self.results
             )
             opened = open_run(parts, proposal)
-            self.plan, self.runner = opened.plan, opened.runner
+            self.plan, self.runner, self.opened = opened.plan, opened.runner, opened
         except BaseException:
             self.taken.release()
             raise

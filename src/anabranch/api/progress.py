@@ -18,6 +18,7 @@ from anabranch.observe.progress import (
     Totals,
     as_dict,
 )
+from anabranch.plan.query import RESERVED
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.driver.step_result import StepResult
 
@@ -101,6 +102,8 @@ def _inputs(result: StepResult, lateness: Mapping[str, int]) -> Iterator[InputPr
         _sums(getattr(report, name) for report in result.reports) for name in ("received", "late", "rejected")
     )
     for n, (alias, newest) in enumerate(zip(result.labels, result.newest, strict=True)):
+        if alias.startswith(RESERVED):
+            continue  # rows of a shadow are counted where they are answered
         watermark = None if newest is None or alias not in lateness else newest - lateness[alias]
         yield InputProgress(alias, received[n], late[n], rejected[n], newest, watermark)
 
@@ -153,4 +156,5 @@ def _sums(counts: Iterable[Sequence[Any]]) -> list[Any]:
 
 
 def _by_alias(result: StepResult, values: Sequence[Value]) -> dict[str, Value]:
-    return dict(zip(result.labels, values, strict=True))
+    pairs = zip(result.labels, values, strict=True)
+    return {alias: value for alias, value in pairs if not alias.startswith(RESERVED)}

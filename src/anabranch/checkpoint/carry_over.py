@@ -3,6 +3,10 @@
 A step names the plan it was made under. The plan's document (`runtime/compile/document`) says what is where: operators
 by identity, ports, sources and groupings in the order in which manifests and steps list them. When queries are added or
 removed, what is still there keeps its state; it is found by identity. Nothing is copied.
+
+A query that migrates to another order of its joins has other operators. Its inputs bring the same rows as before, so
+they go on with the same watermarks and counts; its grouping goes on with its state. What lies at its joins is filled in
+by the migration (`manager/filling`).
 """
 
 from __future__ import annotations
@@ -31,8 +35,9 @@ def carry_over(
     state. It goes where its family is, or else where it is wanted, on as many processors as there are now. What was on
     its way stays where it is.
     """
+    plan = with_inherited_groupings(known, plan)
     ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
-    sources = [entry["identity"] for entry in known["sources"]], [entry["identity"] for entry in plan["sources"]]
+    sources = _source_names(known, plan)
     groupings = known["groupings"], plan["groupings"]
     operators = known["operators"], plan["operators"]
     totals = dict(last.totals)
@@ -69,11 +74,55 @@ def carry_over(
 
 def under(values: Mapping[int, Value], known: Json, plan: Json) -> dict[int, Value]:
     """Values by operator of a known plan, by operator of another."""
+    operators = with_inherited_groupings(known, plan)["operators"]
     return {
-        plan["operators"].index(identity): values[n]
+        operators.index(identity): values[n]
         for n, identity in enumerate(known["operators"])
-        if n in values and identity in plan["operators"]
+        if n in values and identity in operators
     }
+
+
+def with_inherited_groupings(known: Json, plan: Json) -> Json:
+    """A plan in which groupings that go on with the state of others, which it has no more, are called as these are."""
+    left = [identity for identity in known["groupings"] if identity not in plan["operators"]]
+    names: dict[str, str] = {}
+    for identity in plan["groupings"]:
+        if identity not in known["operators"]:
+            same = next((old for old in left if _state_of(known, old) == _state_of(plan, identity)), None)
+            if same is not None:
+                left.remove(same)
+                names[identity] = same
+    if not names:
+        return plan
+
+    def port(entry: Json) -> Json:
+        operator, _, number = entry["identity"].rpartition("/")
+        return {**entry, "identity": f"{names.get(operator, operator)}/{number}"}
+
+    return {
+        **plan,
+        "ports": list(map(port, plan["ports"])),
+        "operators": [names.get(identity, identity) for identity in plan["operators"]],
+        "groupings": [names.get(identity, identity) for identity in plan["groupings"]],
+    }
+
+
+def _state_of(plan: Json, grouping: str) -> list[list[Json]]:
+    """What lies at the port of a grouping, and what for."""
+    return [
+        [entry["state"], entry["groups"]] for entry in plan["ports"] if entry["identity"].rpartition("/")[0] == grouping
+    ]
+
+
+def _source_names(known: Json, plan: Json) -> tuple[list[str], list[str]]:
+    """What the sources of both plans are called; one that is new as another one that brought the same rows."""
+    before = {entry["identity"]: entry["rows"] for entry in known["sources"]}
+    same = {rows: identity for identity, rows in reversed(before.items())}
+    now = [
+        entry["identity"] if entry["identity"] in before else same.get(entry["rows"], entry["identity"])
+        for entry in plan["sources"]
+    ]
+    return list(before), now
 
 
 def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Other) -> list[Value | Other]:

@@ -15,6 +15,8 @@ from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean
 from anabranch.observe.events import EventKind
+from anabranch.plan.arrangement import Shape
+from anabranch.plan.join_order import rearranged, shape_of
 from anabranch.plan.network import Request
 from anabranch.state.store import Json
 
@@ -89,7 +91,9 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
 def requests_after(
     checkpoint: Checkpoint, asked: Sequence[Request], described: Mapping[str, Json], removed: Collection[str] = ()
 ) -> list[Request]:
-    """Give each query the plan number it began under; known queries keep theirs.
+    """Give each query the plan number it began under, and its order of joins; known queries keep theirs.
+
+    A query that is asked for on a track of its own has the order that it is asked for with.
 
     Refused if a query has changed, or if one is missing that is not `removed`: its state would be lost. A query counts
     if the last step was made with it, and it has not been removed since.
@@ -125,10 +129,29 @@ def requests_after(
     in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
     added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
     return [
-        replace(request, name=name, since=before[name]["since"] if name in before else added.get(name, version))
+        replace(
+            _as_arranged(request, before.get(name)),
+            name=name,
+            since=before[name]["since"] if name in before else added.get(name, version),
+        )
         for request in asked
         for name in [names[request.name]]
     ]
+
+
+def _as_arranged(request: Request, before: Json | None) -> Request:
+    """A query with its joins in the order in which the checkpoint has them, on that track."""
+    if before is None or request.track:
+        return request
+    query, joins = request.query, before["joins"]
+    if joins is not None and as_shape(joins) != shape_of(query):
+        query = rearranged(query, as_shape(joins))
+    return replace(request, query=query, track=before["track"])
+
+
+def as_shape(joins: Any) -> Shape:
+    """The shape of joins, as stored."""
+    return joins if isinstance(joins, int) else tuple(map(as_shape, joins))
 
 
 def short(value: Any) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from anabranch.errors import ConfigError
@@ -76,6 +76,10 @@ class Adaptation:
         sources = len(moment.settled)
         nothing = [Report.empty(p, sources, len(self.plan.operators), 0) for p in range(distribution.processors)]
         return self._monitor.snapshot(moment, distribution, nothing)
+
+    def learn_cuts(self, texts: Mapping[str, str]) -> None:
+        """Remember where partition groups begin in files that somebody has written."""
+        self._cuts.learn_texts(texts)
 
     def context(self, step: int = 0, since: Sequence[int | None] = ()) -> Context:
         """The context of actions that are applied after a step, now."""

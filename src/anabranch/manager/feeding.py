@@ -21,30 +21,31 @@ LEAST_ROWS = 10_000
 
 @dataclass(slots=True)
 class Feeding:
-    """The `fed` ports of a shadow, whose rows are let through at a `pace`, in rows per step; None leaves that to us.
+    """The `fed` ports of a shadow, whose rows are let through at a `pace`, in rows per step.
 
-    `waiting` is how many rows still wait, `total` how many there were; nothing waits in the next step when it is
-    `done`.
+    `waiting` is how many rows still wait, `total` how many there were.
     """
 
     fed: frozenset[int]
     owners: Sequence[int]
     cuts: Cuts
-    pace: int | None = None
+    pace: int
     total: int = 0
     waiting: int = 0
-    done: bool = False
 
-    def begin(self, distribution: Distribution, usual: float) -> dict[int, GroupSet]:
-        """The groups that wait in the first step."""
-        hold = self.look(distribution, usual)
-        self.total, self.done = self.waiting, self.waiting == 0
-        return hold
+    @property
+    def operators(self) -> frozenset[int]:
+        """The operators with such a port."""
+        return frozenset(self.owners[port] for port in self.fed)
 
-    def look(self, distribution: Distribution, usual: float) -> dict[int, GroupSet]:
-        """After a step: the groups that wait in the next one, where batches usually bring so many rows."""
+    def look(self, distribution: Distribution) -> dict[int, GroupSet]:
+        """The groups that wait in the next step."""
         rows = waiting_rows(distribution, self.fed, self.owners, self.cuts)
         self.waiting = int(sum(counts.sum() for counts in rows.values()))
-        self.done = self.waiting == 0
-        pace = max(int(SHARE * usual), LEAST_ROWS) if self.pace is None else self.pace
-        return next_hold(rows, pace)
+        self.total = max(self.total, self.waiting)
+        return next_hold(rows, self.pace)
+
+
+def usual_pace(rows: float) -> int:
+    """How many rows are let through per step where batches usually bring so many."""
+    return max(int(SHARE * rows), LEAST_ROWS)

@@ -6,8 +6,8 @@ sizes. A policy needs nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -172,6 +172,16 @@ class Snapshot:
     arrived: int = 0
     usual: float = 0.0
     awaiting: int | None = None
+
+    def of_operators(self, operators: Collection[int]) -> Snapshot:
+        """The same, where only some operators are there."""
+        return replace(
+            self,
+            processors=tuple(
+                replace(view, operators=tuple(one for one in view.operators if one.operator in operators))
+                for view in self.processors
+            ),
+        )
 
 
 class Policy(Protocol):

@@ -23,6 +23,7 @@ from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 
 ON_REQUEST = "it was asked for"
 ENDED = "the input has ended"
+MIGRATING = "its query migrates to another plan"
 QUIET_BATCH = "the batch before was quiet"
 THEIR_TURN = "it is their turn"
 

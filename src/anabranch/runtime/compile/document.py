@@ -5,8 +5,11 @@ It holds what makes each query what it is, and which source, port or operator st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
+from anabranch.plan.join_order import rearranged, shape_of
+from anabranch.plan.port_state import digest
 from anabranch.plan.query import AppliedOperator, ContinuousQuery, Grouping, Source, joined_column
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.state.store import Json
@@ -29,10 +32,15 @@ def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
         return " ".join(network.inputs[i].entry.alias for i in inside)
 
     return {
-        "queries": {r.name: {"since": r.since, "query": queries[r.name]} for r in plan.requests},
+        "queries": {
+            r.name: {"since": r.since, "track": r.track, "joins": _joins(r.query), "query": queries[r.name]}
+            for r in plan.requests
+            if not r.shadow
+        },
         "sources": [
             {
                 "identity": place,
+                "rows": _rows_of(plan, entry.port, place),
                 "label": entry.label,
                 "stream": entry.source.stream,
                 "window (us)": entry.input.window,
@@ -45,6 +53,7 @@ def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
                 "identity": f"{identities[n]}/{p}",
                 "holds": holds(n, p),
                 "state": network.operators[n].ports[p].state.to_json(),
+                **({"groups": _groups_document(plan, n)} if network.operators[n].grouping is not None else {}),
             }
             for n, p in ports
         ],
@@ -54,32 +63,84 @@ def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
     }
 
 
+def _joins(query: ContinuousQuery) -> Json | None:
+    """The shape of a query's joins, over the numbers of its inputs; None if there is none to choose."""
+    shape: Json | None = json.loads(json.dumps(shape_of(query))) if query.logical is not None else None
+    return shape
+
+
+def _rows_of(plan: PreparedPlan, port: int, place: str) -> str:
+    """Which rows a source brings, whatever operator they come to."""
+    n, p = plan.network.ports[port]
+    return f"{digest(plan.network.operators[n].ports[p].state.identity.holds)}/{place.rpartition('/')[2]}"
+
+
+def _groups_document(plan: PreparedPlan, n: int) -> Json:
+    """What the state of a grouping depends on beside the rows that come to it: how they are hashed, and what for."""
+    operator, columns = plan.network.operators[n], plan.columns
+    grouping, (port,) = operator.grouping, operator.ports
+    assert grouping is not None, "only a grouping groups"
+    lower = plan.network.operator_of(port.node)
+    in_place = columns.in_place.get(n)
+    types = columns.key_types[n] if in_place is None or lower is None else columns.key_types[lower]
+    texts = [text for text, _ in port.state.identity.key]
+    return {
+        "hashed": [[texts[k], types[j].simpleString()] for j, k in enumerate(in_place or range(len(texts)))],
+        "nulls apart": in_place is None and len(texts) > 1,
+        **(_grouping_document(grouping) or {}),
+        "by": texts,
+        "aggregates": [call.function for call in grouping.calls],
+        "having": [],
+    }
+
+
 def query_document(plan: PreparedPlan) -> Json:
-    """The document of the only query of a plan: two queries with equal documents can go on from each other's state."""
+    """The document of the only query of a plan: two queries with equal documents can go on from each other's state.
+
+    Nothing in it depends on the order of its joins, which may change while it runs.
+    """
     (request,) = plan.requests
-    layout = plan.layout
+    query, layout = request.query, plan.layout
+    plain = query if query.logical is None else rearranged(query, None)
+    node = plan.network.answers[0].branches[0].node
+    own = dict(zip(sorted(plan.network.inputs_of(node)), plain.inputs, strict=True))
     return {
         "inputs": {
             entry.label: {
                 "stream": entry.source.stream,
                 "selections": _steps_document(entry.source),
                 "window (us)": entry.input.window,
-                "key": list(entry.input.key),
-                "predicate": entry.input.predicate,
+                "key": list(own.get(entry.leaf, entry.input).key),
+                "predicate": own.get(entry.leaf, entry.input).predicate,
                 "time column": plan.streams[entry.source.stream].time,
                 "lateness (us)": plan.streams[entry.source.stream].lateness,
                 "columns": {
                     column: plan.columns.type_of((entry.input.alias, column)).simpleString()
-                    for column in entry.input.columns
+                    for column in own.get(entry.leaf, entry.input).columns
                 },
             }
             for entry in layout.inputs
         },
-        **_block_document(request.query),
-        "union": [_block_document(query) for query in request.query.united],
-        "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
+        **_block_document(plain),
+        "union": [_block_document(query) for query in query.united],
+        "key types": _key_types(plan),
         "argument types": [[data_type.simpleString() for data_type in types] for types in layout.argument_types],
     }
+
+
+def _key_types(plan: PreparedPlan) -> dict[str, list[str]]:
+    """The types of the columns that are compared, by input; those of groups are said by the types of their keys."""
+    types: dict[str, list[str]] = {}
+    for n, operator in enumerate(plan.network.operators):
+        if operator.grouping is not None:
+            types[f"group {n}"] = [data_type.simpleString() for data_type in plan.columns.key_types[n]]
+    for query in (request.query for request in plan.requests):
+        for term in {term for pair in (query.logical.equalities if query.logical else ()) for term in pair}:
+            schema = plan.columns.frame(term.alias).schema
+            types[f"{term.alias}.{term.below}"] = [
+                schema[name].dataType.simpleString() for name in sorted(term.columns)
+            ]
+    return types
 
 
 def _block_document(query: ContinuousQuery) -> Json:

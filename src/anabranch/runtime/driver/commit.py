@@ -106,7 +106,7 @@ def _adapt(
     distribution = replace(context.in_force.distribution, manifests=manifests)
     change = context.adaptation.adapt(moment, distribution, reports)
     if context.feeding is not None:
-        change.hold = union_by_operator(change.hold, context.feeding.look(change.distribution, moment.usual))
+        change.hold = union_by_operator(change.hold, context.feeding.look(change.distribution))
     return change
 
 

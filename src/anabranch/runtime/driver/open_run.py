@@ -30,12 +30,22 @@ class Question:
     """A query that is to be answered: bound, and as its checkpoint describes it.
 
     `target` says where the answer goes; it is asked when it is known that the query fits, with the name that the query
-    has in the run.
+    has in the run. A query that migrates is given a `track`; any other keeps its own, and its order of joins.
     """
 
     query: ContinuousQuery
     described: Json
     target: Callable[[str], Target]
+    track: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """A query in another order of its joins, to run beside itself: its `name`, and the track of its new operators."""
+
+    name: str
+    query: ContinuousQuery
+    track: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +68,31 @@ class OpenedRun:
 
 
 def propose(
-    checkpoint: Checkpoint, questions: Mapping[str, Question], prepare: Prepare, removed: Collection[str] = ()
+    checkpoint: Checkpoint,
+    questions: Mapping[str, Question],
+    prepare: Prepare,
+    removed: Collection[str] = (),
+    shadow: Shadow | None = None,
 ) -> Proposal:
     """Put queries together on a checkpoint; refused if they do not fit what it remembers.
 
     Queries that the checkpoint answers are among them, or `removed`.
     """
     begun = checkpoint.last_step() is not None
-    asked = [Request(name, question.query) for name, question in questions.items()]
+    asked = [Request(name, question.query, track=question.track) for name, question in questions.items()]
     described = {name: question.described for name, question in questions.items()}
     requests = requests_after(checkpoint, asked, described, removed)
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
-    plan = prepare(requests, [name for name, _, _ in read])
+    beside = [] if shadow is None else [_request(shadow, requests)]
+    plan = prepare([*requests, *beside], [name for name, _, _ in read])
     described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
     return Proposal(plan, plan_document(plan, described), questions, begun)
+
+
+def _request(shadow: Shadow, requests: Sequence[Request]) -> Request:
+    """A shadow begins when its query did: its operators hold what the query's own hold."""
+    since = next(request.since for request in requests if request.name == shadow.name)
+    return Request(f"{shadow.name}, arranged anew", shadow.query, since, shadow.track, shadow=True)
 
 
 def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:
@@ -79,7 +100,7 @@ def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:
     run.checkpoint.claim()
     take_back_output(run.checkpoint)
     run.checkpoint.adopt(proposal.document)
-    context, targets = _resumed(run, proposal)
+    context, targets = resumed(run, proposal)
     return OpenedRun(StepRunner(context), proposal.plan, targets)
 
 
@@ -95,7 +116,7 @@ def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
             return None
         run.checkpoint.adopt(proposal.document, same_logs=True)
         try:
-            after, targets = _resumed(run, proposal)
+            after, targets = resumed(run, proposal)
         except BaseException:
             run.checkpoint.retreat(number)
             raise
@@ -103,10 +124,11 @@ def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
     return OpenedRun(opened.runner, proposal.plan, targets)
 
 
-def _resumed(run: RunParts, proposal: Proposal) -> tuple[StepContext, dict[str, Target]]:
+def resumed(run: RunParts, proposal: Proposal) -> tuple[StepContext, dict[str, Target]]:
     """What makes steps under a plan that was adopted, with the last step in force; and where answers go."""
     plan = proposal.plan
-    pairs = zip(plan.requests, proposal.questions.values(), strict=True)
+    answered = [request for request in plan.requests if not request.shadow]
+    pairs = zip(answered, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
     context.in_force.resume(context.adaptation.relocator, context.shape.families, run.events)

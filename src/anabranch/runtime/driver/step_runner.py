@@ -6,21 +6,21 @@ done without one, and when, is decided by the manager (`ending`, `policies/clean
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 
 from anabranch.checkpoint.carry_over import under
 from anabranch.checkpoint.directory import check_batch
-from anabranch.checkpoint.step import Announced, Batch, Delivery, End, StepKind
+from anabranch.checkpoint.step import Announced, Batch, Delivery, End, Replay, StepKind
 from anabranch.errors import CheckpointError, ConfigError
 from anabranch.manager.actions import CleanUpGroups
 from anabranch.manager.actions.clean_up_groups import merged
 from anabranch.manager.debt import owes
 from anabranch.manager.ending import next_ending_step
 from anabranch.manager.monitor import Moment
-from anabranch.manager.policies.clean_up import ON_REQUEST, choose
+from anabranch.manager.policies.clean_up import MIGRATING, ON_REQUEST, choose
 from anabranch.manager.snapshot import Snapshot
 from anabranch.observe.events import EventKind
 from anabranch.plan.explain import Measured
@@ -33,6 +33,7 @@ from anabranch.runtime.driver.orders import compose, tasks
 from anabranch.runtime.driver.sessions import Sessions
 from anabranch.runtime.driver.step import take_step
 from anabranch.state.failpoints import failpoint
+from anabranch.state.groups import GroupSet
 
 
 class StepRunner:
@@ -188,6 +189,32 @@ class StepRunner:
             if self.holds_back and self._may_go_on:
                 self._take(packed, Delivery)
             return self._rows_wait
+
+    def replay(self, packed: DataFrame, hold: dict[int, GroupSet]) -> None:
+        """Let rows of a shadow go on that wait, all but those in `hold`; to be called between two batches."""
+        with self._explained(packed):
+            self._sessions.start_anew(packed.sparkSession)
+            self._context.run.checkpoint.check_epoch()
+            self._step(Replay(hold), packed)
+
+    def settle(self, packed: DataFrame, operators: Collection[int]) -> bool:
+        """Deliver all that some joins owe, and let their rows go on that wait; to be called between two batches.
+
+        False, with nothing done, if the next batch may have reached a sink already: then it has to be made as it was.
+        """
+        while self._is_behind(operators):
+            if self._context.in_force.may_repeat:
+                return False
+            with self._explained(packed):
+                snapshot = self._look()
+                clean_up = choose(snapshot.of_operators(operators), MIGRATING, back=False)
+                self._take(packed, Delivery, tuple(clean_up))
+        return True
+
+    def _is_behind(self, operators: Collection[int]) -> bool:
+        """Whether some joins owe results, or rows wait for them."""
+        states = [manifest.operators[n] for manifest in self._context.manifests for n in operators]
+        return any(state.held or state.owing() for state in states)
 
     def wait_idle(self) -> None:
         """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""

@@ -106,7 +106,12 @@ def _hashed(
     texts = {HASH: f"xxhash64({', '.join(made)})", TS: quote(_TIME)}
     texts |= {f"key.{k}": text for k, text in enumerate(made)}
     texts |= {f"col.{name}": quote(slot) for name, slot in slots.items()}
-    return own.selectExpr(*(f"{texts[name]} AS {quote(name)}" for name in stored))
+    return own.selectExpr(*(f"{texts[name]} AS {quote(_sent(name))}" for name in stored))
+
+
+def _sent(name: str) -> str:
+    """What a state column is called on its way: mapInArrow takes a dot for a part of a column."""
+    return name.replace(".", RESERVED)
 
 
 def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  # type: ignore[no-untyped-def]
@@ -140,7 +145,7 @@ def _writing(state: Path, prefix: str, stored: tuple[str, ...], groups: int):  #
         files = []
         for number, rows in enumerate(_in_runs(batches)):
             hashes = rows.column(HASH).view(pa.uint64())
-            arrays = [hashes if column == HASH else rows.column(column) for column in stored]
+            arrays = [hashes if column == HASH else rows.column(_sent(column)) for column in stored]
             segment = sort_rows(pa.RecordBatch.from_arrays(arrays, list(stored)))
             files.append(write_run(state, f"{name}-{number}.arrow", segment))
             cuts.learn(files[-1].name, segment.hashes)

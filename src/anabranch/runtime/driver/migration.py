@@ -1,0 +1,275 @@
+"""Migrating a query to another order of its joins while it is answered (paper 3; DESIGN, "Changing what runs").
+
+The query gets a *shadow*: operators in the new order, beside its own, to which the same rows come and whose answers
+nobody asks for. The old operators go on answering. Once the shadow holds all that a row still to come can meet, the
+query goes on with the shadow's operators between two batches, and the old ones are gone. Strategies differ only in how
+the shadow gets its state:
+
+- *moving state*: all at once, in a step between two batches, from what the old operators hold (`manager/filling`);
+- *background*: the same in pieces, a few partition groups per batch;
+- *parallel track*: not at all. It begins empty, and is complete when the rows that had come before are dead.
+
+Nothing is lost and nothing is there twice. Up to the change every answer comes from the old operators, which owe
+nothing any more when it is made; afterwards every answer has a row that came later, and the shadow holds all its other
+rows. A crash before the step that makes the change leaves the old plan in force, and a shadow is forgotten.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from anabranch.checkpoint.carry_over import with_inherited_groupings
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.errors import ConfigError
+from anabranch.manager.feeding import Feeding, usual_pace
+from anabranch.manager.filling import Filling, Rehashed, filled, planned_filling, rows_at
+from anabranch.plan.arrangement import Shape
+from anabranch.plan.join_order import rearranged, shape_of
+from anabranch.plan.network import Network
+from anabranch.plan.watermark import retention
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Proposal, Question, Shadow, propose, resumed
+from anabranch.runtime.exchange.rehash import rehash
+from anabranch.state.failpoints import failpoint
+from anabranch.state.groups import GroupSet, union_by_operator
+from anabranch.state.run import RunFile
+from anabranch.state.slice import Slice
+
+MOVING_STATE = "moving-state"
+PARALLEL_TRACK = "parallel-track"
+BACKGROUND = "background"
+STRATEGIES = (MOVING_STATE, PARALLEL_TRACK, BACKGROUND)
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationProposal:
+    """A query in another order of its joins: the plan with it `beside` itself, and the one with it `alone`.
+
+    `before` and `after` are its shapes, `filling` says where the shadow's state comes from.
+    """
+
+    query: str
+    before: Shape
+    after: Shape
+    beside: Proposal
+    alone: Proposal
+    filling: Filling
+
+
+@dataclass(slots=True)
+class ShadowProgress:
+    """How far a migration is that has begun: when it is ready, and what it has done so far.
+
+    For a parallel track, `newest` is the event time of the newest row that had come before, by number of a leaf port.
+    """
+
+    proposal: MigrationProposal
+    strategy: str
+    newest: Mapping[int, int]
+    feeding: Feeding | None
+    rehashed_rows: int = 0
+    listed_rows: int = 0
+
+    def share_done(self, context: StepContext) -> float:
+        """The share of the shadow's state that is there, from 0 to 1."""
+        if self.feeding is not None:
+            return 1 - self.feeding.waiting / self.feeding.total if self.feeding.total else 1.0
+        due = _dead(self, context)
+        return sum(due) / len(due) if due else 1.0
+
+    def is_ready(self, context: StepContext) -> bool:
+        """Whether the shadow holds all that rows still to come can meet."""
+        if self.feeding is None:
+            return all(_dead(self, context))
+        held = (manifest.operators[n].held for manifest in context.manifests for n in self.feeding.operators)
+        return not any(held)
+
+
+def propose_migration(
+    checkpoint: Checkpoint,
+    questions: Mapping[str, Question],
+    prepare: Prepare,
+    name: str,
+    shape: Shape | None,
+    running: PreparedPlan,
+) -> MigrationProposal:
+    """Plan a migration; refused if it makes no sense. `prepare` knows the plan that is `running`."""
+    current = next(request.query for request in running.requests if request.name == name)
+    if current.logical is None:
+        raise ConfigError(f"the query {name!r} has no joins that could be put in another order")
+    after = rearranged(current, shape)
+    if shape_of(after) == shape_of(current):
+        raise ConfigError(f"the joins of {name!r} are in this order already")
+    track = checkpoint.next_plan
+    beside = propose(checkpoint, questions, prepare, shadow=Shadow(name, after, track))
+    moved = {other: replace(q, query=after, track=track) if other == name else q for other, q in questions.items()}
+    alone = propose(checkpoint, moved, prepare)
+    if any(proposal.plan.packing is not running.packing for proposal in (beside, alone)):
+        raise ConfigError(
+            f"the joins of {name!r} cannot be put in this order while it runs: a key that can fail on a row, such as "
+            "one with an arithmetic operation, would be evaluated elsewhere"
+        )
+    called = with_inherited_groupings(beside.document, alone.document)
+    if any(grouping not in beside.document["operators"] for grouping in called["groupings"]):
+        raise ConfigError(f"in this order the GROUP BY of {name!r} would be kept by another hash; choose another one")
+    filling = planned_filling(beside.plan.network)
+    return MigrationProposal(name, shape_of(current), shape_of(after), beside, alone, filling)
+
+
+def begin_migration(
+    opened: OpenedRun, proposal: MigrationProposal, strategy: str, no_rows: DataFrame, pace: int | None = None
+) -> tuple[OpenedRun, ShadowProgress]:
+    """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
+    if strategy == PARALLEL_TRACK:
+        _check_ends(proposal)
+    with opened.runner.between_batches() as before:
+        run, number = before.run, before.run.checkpoint.plan_number
+        if before.in_force.last is None:
+            raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
+        run.checkpoint.adopt(proposal.beside.document, same_logs=True)
+        try:
+            context, targets = resumed(run, proposal.beside)
+            progress = ShadowProgress(proposal, strategy, {}, None)
+            if strategy == PARALLEL_TRACK:
+                progress.newest = _newest(context)
+                context.in_force.list_anew(context.in_force.distribution)
+            else:
+                rows = usual_pace(before.counters.usual_rows) if pace is None else pace
+                context = _fill(context, progress, no_rows, rows)
+            failpoint("migration.begun")
+        except BaseException:
+            run.checkpoint.retreat(number)
+            raise
+        opened.runner.use(context)
+        if strategy == MOVING_STATE and not progress.is_ready(context):
+            opened.runner.replay(no_rows, _others_hold(context, progress))
+            failpoint("migration.replayed")
+    return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
+
+
+def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
+    """Go on with the shadow's operators; None, with nothing changed, if that is not possible yet."""
+    proposal = progress.proposal
+    with opened.runner.between_batches() as context:
+        if not progress.is_ready(context):
+            return None
+        if not opened.runner.settle(no_rows, _left_behind(proposal)) or not progress.is_ready(context):
+            return None
+        failpoint("migration.settled")
+        run, number = context.run, context.run.checkpoint.plan_number
+        run.checkpoint.adopt(proposal.alone.document, same_logs=True)
+        try:
+            failpoint("migration.adopted")
+            after, targets = resumed(run, proposal.alone)
+            after.in_force.list_anew(after.in_force.distribution)
+        except BaseException:
+            run.checkpoint.retreat(number)
+            raise
+        opened.runner.use(after)
+    failpoint("migration.ended")
+    return OpenedRun(opened.runner, proposal.alone.plan, targets)
+
+
+def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pace: int) -> StepContext:
+    """List the shadow's state, write what is hashed otherwise, and commit that."""
+    filling, distribution = progress.proposal.filling, context.in_force.distribution
+    owners, cuts = context.shape.owners, context.adaptation.context().cuts
+    rehashed: Rehashed = {port: _rehashed(context, port, of, no_rows) for port, of in filling.rehashed.items()}
+    for files in rehashed.values():
+        progress.rehashed_rows += sum(file.rows for own in files for file in own)
+    after = filled(distribution, filling, owners, rehashed, cuts, time.time())
+    feeding = Feeding(filling.fed, owners, cuts, pace)
+    hold = feeding.look(after)
+    progress.feeding = feeding
+    progress.listed_rows = sum(
+        piece.rows
+        for manifest in distribution.manifests
+        for of in filling.listed.values()
+        for run in rows_at(manifest, of, owners)
+        for piece in run
+    )
+    last = context.in_force.last
+    assert last is not None, "there was a step"
+    context.in_force.list_anew(after, union_by_operator(last.hold, hold))
+    return replace(context, feeding=feeding)
+
+
+def _others_hold(context: StepContext, progress: ShadowProgress) -> dict[int, GroupSet]:
+    """The groups whose rows wait for another reason than that the shadow is fed."""
+    last, fed = context.in_force.last, progress.feeding.operators if progress.feeding else frozenset()
+    return {n: groups for n, groups in (last.hold if last else {}).items() if n not in fed}
+
+
+def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> list[list[RunFile]]:
+    distribution, owners = context.in_force.distribution, context.shape.owners
+    pieces: list[list[Slice]] = [
+        [piece for run in rows_at(manifest, of, owners) for piece in run] for manifest in distribution.manifests
+    ]
+    _, p = context.plan.network.ports[port]
+    files, cuts = rehash(
+        no_rows.sparkSession,
+        context.plan,
+        port,
+        pieces,
+        distribution.routings[owners[port]].port(p),
+        processors=distribution.processors,
+        state=context.run.checkpoint.state,
+        epoch=context.run.checkpoint.epoch,
+    )
+    context.adaptation.learn_cuts(cuts)
+    return files
+
+
+def _left_behind(proposal: MigrationProposal) -> list[int]:
+    """The joins that are gone when the query goes on with its shadow's."""
+    called = with_inherited_groupings(proposal.beside.document, proposal.alone.document)
+    operators = proposal.beside.document["operators"]
+    return [n for n, identity in enumerate(operators) if identity not in called["operators"]]
+
+
+def _leaf_ports(network: Network) -> dict[int, int]:
+    """The ports of the shadow that rows of an input come to, with the input."""
+    return {
+        number: network.operators[n].ports[p].node
+        for number, (n, p) in enumerate(network.ports)
+        if network.is_shadow(n) and network.operator_of(network.operators[n].ports[p].node) is None
+    }
+
+
+def _newest(context: StepContext) -> dict[int, int]:
+    """The newest event time of each input of the shadow, by its port; those without rows are left out."""
+    last = context.in_force.last
+    assert last is not None, "there was a step"
+    newest: dict[int, int] = {}
+    ports = {leaf: port for port, leaf in _leaf_ports(context.plan.network).items()}
+    for entry, seen in zip(context.layout.inputs, last.newest, strict=True):
+        if entry.leaf in ports and seen is not None:
+            newest[ports[entry.leaf]] = max(seen, newest.get(ports[entry.leaf], seen))
+    return newest
+
+
+def _dead(progress: ShadowProgress, context: StepContext) -> list[bool]:
+    """Per input that had rows: whether all of them are dead."""
+    purge = context.times.of_step(context.in_force.last, context.backlog(), ending=False).limits.purge
+    thresholds = ((purge[port], newest) for port, newest in progress.newest.items())
+    return [threshold is not None and threshold > newest for threshold, newest in thresholds]
+
+
+def _check_ends(proposal: MigrationProposal) -> None:
+    """Refuse a parallel track that would never end, or nobody could tell when."""
+    plan = proposal.beside.plan
+    for port, leaf in _leaf_ports(plan.network).items():
+        entry = plan.network.inputs[leaf]
+        alias = entry.entry.alias.lstrip(":")
+        if any(feed is not None for feed in entry.feeds):
+            raise ConfigError(f"a parallel track does not end where {alias} is a sub-query; choose another strategy")
+        if retention(plan.layout.sources, plan.layout.ports[port], plan.layout.blocks) is None:
+            raise ConfigError(
+                f"a parallel track never ends here: rows of {alias} are kept for ever, since it or a stream that it is "
+                "joined with has no window or no lateness; choose another strategy"
+            )
