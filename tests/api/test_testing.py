@@ -233,6 +233,16 @@ def test_a_fake_clock_lets_the_span_of_lazy_disk_elapse(spark: SparkSession, tmp
         assert_same_rows(steps.answer(), pairs(*range(5)))
 
 
+def test_the_session_stays_as_it_was(join: Steps, spark: SparkSession) -> None:
+    before = spark.sql("SET").collect()
+    join.feed(A=batch(0), B=batch(0))
+    join.end()
+    assert spark.sql("SET").collect() == before
+    active = SparkSession.getActiveSession()
+    assert active is not None
+    assert active._jsparkSession.equals(spark._jsparkSession)
+
+
 def test_queries_come_and_go_between_steps_each_with_its_answer(join: Steps) -> None:
     join.feed(A=[(1, 1)], B=[(1, 2)])
     join.query("SELECT B.v FROM A, B WHERE A.k = B.k AND A.v > 1", name="some")

@@ -31,7 +31,7 @@ from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import Target
-from anabranch.runtime.spark.internals import empty_frame
+from anabranch.runtime.spark.internals import empty_frame, stays_active
 from anabranch.runtime.spark.query_settings import session_like, settings_in_force
 
 
@@ -132,10 +132,11 @@ class FedRun:
     def deliver(self, tables: Mapping[str, pa.Table], number: int | None = None) -> None:
         """Bring a batch, by default the next one; streams that are not named bring nothing."""
         batch_id = self.next_batch if number is None else number
-        frames = {name: stream.frame(self._session, tables.get(name)) for name, stream in self.fed.items()}
-        packed = pack(self.plan.packing, Sources(frames))
-        self._note_begun(batch_id)
-        self.runner(packed, batch_id)
+        with stays_active(self._engine.spark):
+            frames = {name: stream.frame(self._session, tables.get(name)) for name, stream in self.fed.items()}
+            packed = pack(self.plan.packing, Sources(frames))
+            self._note_begun(batch_id)
+            self.runner(packed, batch_id)
         self.next_batch = batch_id + 1
 
     def _note_begun(self, batch_id: int) -> None:
