@@ -13,4 +13,5 @@ session_settings  the settings that queries were made under have to be those of 
 record            what a run is made of, put on record in its checkpoint
 stopped_run       what a stopped run owes is delivered from that record
 synthetic         the papers' streams as a source that Spark reads
+testing           queries tested step by step, without Structured Streaming; users import `anabranch.testing`
 """

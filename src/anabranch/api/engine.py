@@ -133,14 +133,18 @@ class Engine:
             lateness: how far behind the newest row of this stream a row may be, such as "10 seconds". Without it no
                 row of the stream is ever late, so the streams it is joined with are never purged.
         """
+        if isinstance(stream, DataFrame) and not stream.isStreaming:
+            raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
+        self._register(name, stream, time, lateness)
+
+    def _register(self, name: str, stream: DataFrame, time: str | None, lateness: str | timedelta | None) -> None:
+        """Make a stream known whose batches are brought by Spark's query, or by a test."""
         if not isinstance(name, str) or not name:
             raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
         if name.lower() in (known.lower() for known in self._streams):
             raise ConfigError(f"a stream named {name!r} is registered already; choose another name")
         if not isinstance(stream, DataFrame):
             raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
-        if not stream.isStreaming:
-            raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
         for column in stream.columns:
             if column.startswith(RESERVED):
                 told = f"rename it: names that begin with {RESERVED!r} are reserved"

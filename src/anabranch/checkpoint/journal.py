@@ -15,8 +15,9 @@ logged and stays in memory. Neither stops a run.
 from __future__ import annotations
 
 import re
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,12 +31,12 @@ FULL = 2 * KEPT  # lines of a file
 NAME = re.compile(r"\d{10}-\d{10}\.jsonl")
 
 
-def open_log(checkpoint: Checkpoint) -> EventLog:
+def open_log(checkpoint: Checkpoint, clock: Callable[[], float] = time.time) -> EventLog:
     """The events of a checkpoint that was taken: those so far, and new ones are written down."""
     folder = checkpoint.path / EVENTS
     earlier, number = _read(folder)
     journal = Journal(folder, checkpoint.epoch, earlier)
-    return EventLog(earlier=earlier, number=number, keep=journal.keep)
+    return EventLog(clock, earlier=earlier, number=number, keep=journal.keep)
 
 
 def read_events(checkpoint: Path) -> list[Event]:

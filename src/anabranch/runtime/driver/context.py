@@ -6,7 +6,9 @@ counters, the adaptation, events and results. A change of plan is a new context 
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.checkpoint.directory import Checkpoint
@@ -33,13 +35,17 @@ from anabranch.state.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens."""
+    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens.
+
+    `clock` gives the time that policies go by, in seconds since 1970. How long work took is measured, whatever it says.
+    """
 
     settings: StepSettings
     memory: MemoryBudgets
     checkpoint: Checkpoint
     events: EventLog
     results: deque[StepResult]
+    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +106,7 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
         processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
         times=Times(plan.network, layout),
         in_force=InForce(run.checkpoint, asked, empty),
-        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies),
+        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )
