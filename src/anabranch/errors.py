@@ -27,6 +27,10 @@ class ConfigError(AnabranchError):
     """An option, a path, a stream definition or a configuration file is wrong."""
 
 
+class MigrationError(AnabranchError):
+    """A query has not come to the order of joins that was asked for."""
+
+
 class BadRowError(AnabranchError):
     """Rows cannot be processed; the message names stream and column, or expression or file, and a sample."""
 

@@ -17,13 +17,15 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.errors import ConfigError
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement, even_placement, place
+from anabranch.runtime.driver.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
 from tests.oracle.chance import ChanceMoves
-from tests.oracle.plans import SCHEMA, Plan
+from tests.oracle.plans import SCHEMA, Plan, tree
 from tests.oracle.reshaping import RESHAPED
 from tests.oracle.steps import Kind, Steps
 
@@ -33,8 +35,19 @@ IN_THE_DRIVER = [
     *(f"step.{place}" for place in PLACES),
     *(f"{kind}.{place}" for kind in ("end", "clean-up") for place in ["announced", *PLACES]),
     *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
+    *(f"migration.{place}" for place in ("begun", "replayed", "settled", "adopted", "ended")),
+    *(f"replay.{place}" for place in PLACES),
 ]
 IN_WORKERS = ["processor.results", "processor.report"]
+# Why a migration may be refused.
+REFUSALS = [
+    "in this order already",
+    "never ends here",
+    "is a sub-query",
+    "is migrating to",
+    "kept by another hash",
+    "can fail on a row",
+]
 
 
 @dataclass(frozen=True)
@@ -42,7 +55,7 @@ class Hardships:
     """What is done to a run: by which policies, in how little memory, and how likely a session is to crash.
 
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
-    something with an answer before it takes it.
+    something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -50,6 +63,7 @@ class Hardships:
     crashes: float = 0.0
     changes: bool = False
     reshaped: bool = False
+    migrations: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -101,6 +115,7 @@ class Life:
         self._hardships = hardships or Hardships()
         self._groups = rng.choice([4, 64, 256])
         self._by_hand = random.Random(plan.text)  # of its own: what seeds draw stays as it was
+        self._orders = random.Random(f"orders {plan.text}")
         self._batches = plan.fed()
         self._committed = 0
         self._ended = False
@@ -182,6 +197,7 @@ class Life:
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
                 self._spill_by_hand(steps)
+                self._migrate(steps)
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
             if hardships.moves and rng.random() < 0.5:
@@ -212,6 +228,27 @@ class Life:
             chosen = self._by_hand.sample(range(self._groups), k=self._by_hand.choice([1, self._groups // 2]))
             steps.public.spill(chosen)
             self.done.append("spill")
+
+    def _migrate(self, steps: Steps) -> None:
+        """Go on in another order of joins, by any strategy, or cancel that; or be refused with a reason."""
+        rng, plan = self._orders, self._plan
+        if len(plan.names) < 3 or steps.taken.last_step() is None or rng.random() >= self._hardships.migrations:
+            return
+        under_way = steps.public._run.migrator.current
+        if under_way is not None and rng.random() < 0.2:
+            under_way.cancel()
+            self.done.append("migration cancelled")
+            return
+        shape = "multiway" if rng.random() < 0.2 else tree(rng, plan.names, list(plan.equalities))
+        strategy = rng.choice([MOVING_STATE, MOVING_STATE, BACKGROUND, PARALLEL_TRACK])
+        try:
+            steps.public.migrate(shape, strategy, "query", pace=rng.choice([1, 5, 1000]))
+            self.done.append(f"{strategy} {shape}")
+        except ConfigError as error:
+            reason = next((reason for reason in REFUSALS if reason in str(error)), None)
+            if reason is None:
+                raise
+            self.done.append(f"({reason})")
 
     def _sink(self, name: str) -> Callable[[DataFrame, int], None]:
         def take(results: DataFrame, batch_id: int) -> None:

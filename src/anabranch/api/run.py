@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from anabranch.api.changes import check_fits, check_may_restart
+from anabranch.api.migrating import Migration, Migrator
 from anabranch.api.picture import draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
-from anabranch.api.session_settings import check_unchanged, settings_of_a_run
-from anabranch.api.targets import check_target, free_name, target_of
+from anabranch.api.session_settings import check_unchanged
+from anabranch.api.targets import free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
@@ -31,15 +33,14 @@ from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
-from anabranch.runtime.driver.read_once import check_replay, read_once
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose, switch
+from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
 from anabranch.runtime.sinks.answers import Target
 from anabranch.runtime.spark.query_settings import session_like
-from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
@@ -49,6 +50,7 @@ KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
+MIGRATION_PAUSE = 0.1  # seconds between two looks at a migration under way
 IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 
 
@@ -74,6 +76,7 @@ class Run:
         self._ends = False
         self._left_open = False
         self._is_changing = False
+        self._migrator = Migrator(_Migrating(self))
 
     def __repr__(self) -> str:
         """One line: what is answered, how far it is, and where its state is."""
@@ -128,7 +131,7 @@ class Run:
         with self._changing:
             self._check_active("added")
             name = free_name(writer, self._writers)
-            self._check_fits(writer)
+            check_fits(self._engine, self._checkpoint, self._trigger, writer)
             self._change({**self._writers, name: writer}, "added")
             self._events.add(EventKind.ADD, f"the query {name!r} is answered from now on", query=name)
 
@@ -259,6 +262,31 @@ class Run:
         with self._between_batches("rescaled", "the run cannot be"):
             self._runner.manual.rescale(processors)
 
+    def migrate(
+        self,
+        joins: str,
+        strategy: str = "auto",
+        query: str | None = None,
+        *,
+        pace: int | None = None,
+        meanwhile: str = "refuse",
+    ) -> Migration:
+        """Go on with the joins of a query in another order; its state is kept, and nothing is lost or there twice.
+
+        Args:
+            joins: the new order, as for `Engine.sql`: a tree such as "((B C) D) A", or "multiway".
+            strategy: "moving-state" makes the new order's state at once, between two batches; "background" makes it in
+                pieces while the old order goes on answering; "parallel-track" lets the new order begin empty beside
+                the old one, until nothing of what came before counts any more. By default what takes least.
+            query: which one, if there are several.
+            pace: how many rows per batch a migration in the background works on.
+            meanwhile: what becomes of a migration of this run that is under way: "refuse" to begin another one, or
+                "replace" it.
+        """
+        with self._between_batches("migrated", "no query can be"):
+            self._ends = self._ends or self._ends_by_itself
+            return self._migrator.begin(joins, strategy, query, pace=pace, meanwhile=meanwhile)
+
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
@@ -377,7 +405,7 @@ class Run:
         while opened is None:
             proposal = propose(self._checkpoint, self._questions(writers), prepare, removed)
             if proposal.plan.packed is not self._plan.packed:
-                self._check_may_restart(what)
+                check_may_restart(self._engine, self._checkpoint, self._plan, what)
                 self._restart(writers)
                 return
             try:
@@ -430,29 +458,9 @@ class Run:
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")
         check_unchanged(self._session, self._engine.spark)
-
-    def _check_may_restart(self, what: str) -> None:
-        """Refuse what needs rows or columns that Spark's query does not read, if it cannot be started anew."""
-        for stream, source in read_once(self._plan, self._engine._sources.registered).items():
-            raise ConfigError(
-                f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
-            )
-        if (self._checkpoint.spark / "state").exists():
-            raise ConfigError(
-                f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
-                "aggregate or a join), which Spark cannot carry over to another query"
-            )
-
-    def _check_fits(self, writer: Writer) -> None:
-        settings_of_a_run(self._engine, [writer])
-        if writer._query._engine is not self._engine:
-            raise ConfigError("add() takes a writer of a query of this run's own engine")
-        if writer._trigger not in (None, self._trigger):
-            raise ConfigError("all queries of a run have one trigger; leave the trigger of the one you add out")
-        if local_path(writer._checkpoint) not in (self._checkpoint.path, local_path(self._engine.checkpoint)):
-            raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
-        writer._check_partitions()
-        check_target(writer, self._engine.spark)
+        migration = self._migrator.current
+        if migration is not None:
+            raise ConfigError(f"no query can be {what} while {migration.query!r} migrates; wait for it, or cancel() it")
 
     def _no_rows(self) -> DataFrame:
         return no_rows(self._session, self._plan)
@@ -473,6 +481,7 @@ class Run:
             finally:
                 self._checkpoint.release()
                 self._ended.set()
+                self._migrator.end(self.exception())
                 log_end(self._checkpoint.path, self._runner.last_number, self.exception())
 
     def _keep_going(self) -> None:
@@ -481,6 +490,14 @@ class Run:
             if self._runner.holds_back and self._runner.idle > IDLE:
                 with suppress(Exception):  # told to the user by awaitTermination and exception
                     self._let_go_on()
+
+    def _keep_migrating(self) -> None:
+        """While the run goes on: a migration comes to its end between two batches, as soon as it can."""
+        while not self._ended.wait(MIGRATION_PAUSE):
+            migration = self._migrator.current
+            if migration is not None and self._spark_query.isActive:
+                with self._changing:
+                    self._migrator.go_on()
 
     def _wait_for_end(self, timeout: float | None) -> bool:
         """Wait until the run has ended and nothing of it is left; whether it has."""
@@ -497,3 +514,32 @@ class Run:
             watched.awaitTermination()
         with self._changing:
             return watched is not self._spark_query
+
+
+class _Migrating:
+    """A run as its migrations see it."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.events = run._events
+
+    @property
+    def opened(self) -> OpenedRun:
+        """What makes its steps now."""
+        return self._run._opened
+
+    @opened.setter
+    def opened(self, opened: OpenedRun) -> None:
+        self._run._opened = opened
+
+    def questions(self) -> dict[str, Question]:
+        """Its queries."""
+        return self._run._questions(self._run._writers)
+
+    def prepare(self) -> Prepare:
+        """Analyses plans that its streaming query can serve."""
+        return partial(self._run._engine._prepare_again, running=self._run._plan)
+
+    def no_rows(self) -> DataFrame:
+        """An empty batch."""
+        return self._run._no_rows()

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.runtime.driver.migration import BACKGROUND
-from tests.oracle.migrating import begin, end, migrate
 from tests.oracle.referee import assert_same_rows, query
 from tests.oracle.steps import Kind, Steps
 
@@ -50,7 +48,7 @@ def test_state_moves_from_order_to_order(
     with Steps(spark, tmp_path / "c", text, KINDS, joins=first, processors=3) as steps:
         for shape in [None, *shapes]:
             if shape is not None:
-                migrate(steps, shape)
+                steps.public.migrate(shape, "moving-state")
             for _ in range(2):
                 fed.append(rows(chance))
                 steps.feed(fed[-1])
@@ -66,13 +64,15 @@ def test_a_background_migration_goes_on_in_pieces_while_the_old_plan_answers(
         for _ in range(3):
             fed.append(rows(chance))
             steps.feed(fed[-1])
-        progress = begin(steps, "A (B (C D))", BACKGROUND, pace=10)
-        shares = [progress.share_done(steps.runner._context)]
-        while not end(steps, progress):
+        migration = steps.public.migrate("A (B (C D))", "background", pace=10)
+        shares = []
+        while migration.phase == "filling":
+            shares.append(migration.share_done)
             fed.append(rows(chance, 5))
             steps.feed(fed[-1])
-            shares.append(progress.share_done(steps.runner._context))
         assert len(shares) > 3
+        assert shares == sorted(shares)
+        assert migration.await_done(0)
         fed.append(rows(chance))
         steps.feed(fed[-1])
         answer = steps.answer

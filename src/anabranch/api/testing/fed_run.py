@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
 from anabranch.api.engine import Engine
+from anabranch.api.migrating import Migrator
 from anabranch.api.query import Query
 from anabranch.api.testing.rows import Rows
 from anabranch.api.testing.streams import FedStream, prepare
@@ -26,7 +28,7 @@ from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.pack import pack
@@ -64,6 +66,25 @@ class FedRun:
         self._session: SparkSession
         self._parts: RunParts
         self._opened: OpenedRun | None = None
+        self._asked: Mapping[str, Asked] = {}
+        self.migrator = Migrator(self)
+
+    @property
+    def opened(self) -> OpenedRun:
+        """What makes its steps now."""
+        return self._now_open
+
+    @opened.setter
+    def opened(self, opened: OpenedRun) -> None:
+        self._opened = opened
+
+    def questions(self) -> dict[str, Question]:
+        """The queries that are answered, by name."""
+        return {name: asked.question() for name, asked in self._asked.items()}
+
+    def prepare(self) -> Prepare:
+        """Analyses plans that the same packed rows can serve."""
+        return partial(self._engine._prepare_again, running=self.plan)
 
     @property
     def is_open(self) -> bool:
@@ -115,12 +136,13 @@ class FedRun:
 
     def open(self, queries: Mapping[str, Asked], removed: Collection[str]) -> None:
         """Answer these queries from now on, without those that are removed."""
-        questions = {name: asked.question() for name, asked in queries.items()}
-        proposal = propose(self.checkpoint, questions, self._engine._prepare_again, removed)
+        self._asked = queries
+        proposal = propose(self.checkpoint, self.questions(), self._engine._prepare_again, removed)
         self._opened = open_run(self._parts, proposal)
 
     def stop(self) -> None:
         """Let the checkpoint go."""
+        self.migrator.end(None)
         self.checkpoint.release()
         self._opened = None
 
@@ -139,6 +161,7 @@ class FedRun:
             packed = pack(self.plan.packing, Sources(frames))
             self._note_begun(batch_id)
             self.runner(packed, batch_id)
+            self.migrator.advance()
         self.next_batch = batch_id + 1
 
     def _note_begun(self, batch_id: int) -> None:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.engine import Engine
+from anabranch.api.migrating import Migration
 from anabranch.api.progress import lateness_of, progress_of
 from anabranch.api.query import Query
 from anabranch.api.targets import UNNAMED
@@ -185,6 +186,15 @@ class Steps:
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors, as `Run.rescale` does."""
         self._manual().rescale(processors)
+
+    def migrate(
+        self, joins: str, strategy: str = "auto", query: str | None = None, *, pace: int | None = None
+    ) -> Migration:
+        """Go on with a query's joins in another order, as `Run.migrate` does; what takes several steps goes on with
+        each that is fed."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        return self._run.migrator.begin(joins, strategy, query, pace=pace)
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, as `Run.set_memory` does."""

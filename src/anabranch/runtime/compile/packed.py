@@ -140,7 +140,7 @@ def reading_of(entry: InputLayout) -> Reading:
         entry.time_type,
         tuple(fallible),
         entry.noted,
-        conditions_of(entry) if entry.noted else (),
+        tuple(sorted(conditions_of(entry))) if entry.noted else (),
     )
 
 

@@ -33,7 +33,16 @@ from anabranch.plan.network import Network
 from anabranch.plan.watermark import retention
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Proposal, Question, Shadow, propose, resumed
+from anabranch.runtime.driver.open_run import (
+    OpenedRun,
+    Prepare,
+    Proposal,
+    Question,
+    Shadow,
+    propose,
+    resumed,
+    switch,
+)
 from anabranch.runtime.exchange.rehash import rehash
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
@@ -173,6 +182,16 @@ def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFram
         opened.runner.use(after)
     failpoint("migration.ended")
     return OpenedRun(opened.runner, proposal.alone.plan, targets)
+
+
+def cancel_migration(
+    opened: OpenedRun, progress: ShadowProgress, questions: Mapping[str, Question], prepare: Prepare
+) -> OpenedRun:
+    """Go on without the shadow, in the old order."""
+    proposal = propose(opened.runner.context.run.checkpoint, questions, prepare)
+    switched = switch(opened, proposal)
+    assert switched is not None, f"{progress.proposal.query} has been answered before"
+    return switched
 
 
 def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pace: int) -> StepContext:

@@ -53,6 +53,11 @@ class StepRunner:
         self.gate = Gate()
         self.manual = ManualChanges(context, self.between_batches)
 
+    @property
+    def context(self) -> StepContext:
+        """What the steps are made with."""
+        return self._context
+
     def use(self, context: StepContext) -> None:
         """Make steps under another plan from now on; to be called between two batches."""
         self._context = context

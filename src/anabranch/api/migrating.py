@@ -1,0 +1,291 @@
+"""Changing the order of joins of a run that goes on: `Run.migrate`, and the handle that it returns.
+
+How it is done is `runtime/driver/migration`'s business. Here it is asked for, told as events, and brought to its end as
+soon as the shadow is ready, between two batches.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+
+from anabranch.errors import ConfigError, MigrationError, did_you_mean
+from anabranch.language.shape import read_shape
+from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.arrangement import Shape, UnconnectedError
+from anabranch.plan.shape_text import shape_text
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.migration import (
+    BACKGROUND,
+    MOVING_STATE,
+    PARALLEL_TRACK,
+    STRATEGIES,
+    MigrationProposal,
+    ShadowProgress,
+    begin_migration,
+    cancel_migration,
+    end_migration,
+    propose_migration,
+)
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
+
+AUTO = "auto"
+REPLACE = "replace"
+REFUSE = "refuse"
+ON_REQUEST = "it was asked for"
+# Rows that are moved at once where the strategy is left to us; more are moved in pieces.
+AT_ONCE = 100_000
+
+
+class Phase(StrEnum):
+    """How far a migration is. A phase equals its text."""
+
+    FILLING = "filling"
+    """The shadow does not hold yet all that rows still to come can meet; the old operators answer."""
+    DONE = "done"
+    """The query is answered in the new order."""
+    CANCELLED = "cancelled"
+    """The old order stays."""
+    FAILED = "failed"
+    """The run has ended before."""
+
+
+class Host(Protocol):
+    """A run that can be migrated, between two of its batches."""
+
+    opened: OpenedRun
+    events: EventLog
+
+    def questions(self) -> Mapping[str, Question]:
+        """The queries that it answers, by name."""
+
+    def prepare(self) -> Prepare:
+        """Analyses plans that its streaming query can serve."""
+
+    def no_rows(self) -> DataFrame:
+        """An empty batch."""
+
+
+class Migration:
+    """A query on its way to another order of its joins."""
+
+    def __init__(self, query: str, strategy: str, before: str, after: str) -> None:
+        """Made by `Run.migrate`."""
+        self.query = query
+        self.strategy = strategy
+        self.before = before
+        self.after = after
+        self.phase = Phase.FILLING
+        self.share_done = 0.0
+        self.failure: BaseException | None = None
+        self._ended = threading.Event()
+        self._cancel: Callable[[], None]
+
+    def __repr__(self) -> str:
+        """One line: the query, both orders, and how far it is."""
+        share = f", {self.share_done:.0%} done" if self.phase is Phase.FILLING else ""
+        return f"<Migration of {self.query!r} from {self.before} to {self.after}, {self.strategy}: {self.phase}{share}>"
+
+    def await_done(self, timeout: float | None = None) -> bool:
+        """Wait until the new order is in force; whether it is. An error that ended the migration is raised here."""
+        if not self._ended.wait(timeout):
+            return False
+        if self.phase is Phase.CANCELLED:
+            raise MigrationError(f"the migration of {self.query!r} to {self.after} was cancelled")
+        if self.failure is not None:
+            raise self.failure
+        return True
+
+    def cancel(self) -> None:
+        """Stay with the old order; refused once the new one is in force."""
+        self._cancel()
+
+    def _end(self, phase: Phase, failure: BaseException | None = None) -> None:
+        self.phase, self.failure = phase, failure
+        self.share_done = 1.0 if phase is Phase.DONE else self.share_done
+        self._ended.set()
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    """A migration that has begun: its handle, what the driver knows of it, and when and after which step it began."""
+
+    handle: Migration
+    progress: ShadowProgress
+    started: float
+    step: int
+
+
+class Migrator:
+    """Begins, ends and cancels the migrations of a run, one at a time. The host sees to it that nothing else changes
+    the run meanwhile."""
+
+    def __init__(self, host: Host) -> None:
+        """Nothing migrates yet."""
+        self._host = host
+        self._under_way: _UnderWay | None = None
+
+    @property
+    def current(self) -> Migration | None:
+        """The migration under way."""
+        return None if self._under_way is None else self._under_way.handle
+
+    def begin(
+        self,
+        joins: str,
+        strategy: str = AUTO,
+        query: str | None = None,
+        *,
+        pace: int | None = None,
+        meanwhile: str = REFUSE,
+        reason: str = ON_REQUEST,
+    ) -> Migration:
+        """Begin a migration. One that is under way is replaced by it, or this one is refused."""
+        _check_choice("strategy", strategy, (AUTO, *STRATEGIES))
+        _check_choice("meanwhile", meanwhile, (REFUSE, REPLACE))
+        if pace is not None and (not isinstance(pace, int) or isinstance(pace, bool) or pace < 1):
+            raise ConfigError(f"pace must be a positive whole number of rows per step, not {pace!r}")
+        name = self._name(query)
+        self._make_way(name, meanwhile)
+        host = self._host
+        proposal = self._proposal(name, joins)
+        chosen = self._strategy(proposal) if strategy == AUTO else strategy
+        aliases = _aliases(host.opened.plan, name)
+        before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
+        step, started = host.opened.runner.last_number, time.perf_counter()
+        host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
+        handle = Migration(name, chosen, before, after)
+        handle._cancel = lambda: self.cancel(handle)
+        self._under_way = _UnderWay(handle, progress, started, step)
+        filling = proposal.filling
+        parts = [
+            f"{len(filling.listed)} states listed ({progress.listed_rows:,} rows)",
+            f"{len(filling.rehashed)} hashed anew ({progress.rehashed_rows:,} rows)",
+            f"{len(filling.computed)} computed",
+        ]
+        how = "beginning empty" if chosen == PARALLEL_TRACK else ", ".join(parts)
+        host.events.add(
+            EventKind.MIGRATING,
+            f"{name}: joins go from {before} to {after} by {chosen}, {how}, since {reason}",
+            query=name,
+            before=before,
+            after=after,
+            strategy=chosen,
+            listed_rows=progress.listed_rows,
+            rehashed_rows=progress.rehashed_rows,
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        self.advance()
+        return handle
+
+    def advance(self) -> bool:
+        """Bring the migration under way to its end, if that is possible now; whether one is still under way."""
+        under_way, host = self._under_way, self._host
+        if under_way is None:
+            return False
+        handle, progress = under_way.handle, under_way.progress
+        handle.share_done = progress.share_done(host.opened.runner.context)
+        opened = end_migration(host.opened, progress, host.no_rows())
+        if opened is None:
+            return True
+        host.opened, self._under_way = opened, None
+        seconds = time.perf_counter() - under_way.started
+        steps = opened.runner.last_number - under_way.step
+        host.events.add(
+            EventKind.MIGRATE,
+            f"{handle.query}: joins are {handle.after} now, after {steps} steps and {seconds:.2f} s of "
+            f"{handle.strategy}",
+            query=handle.query,
+            before=handle.before,
+            after=handle.after,
+            strategy=handle.strategy,
+            steps=steps,
+            seconds=round(seconds, 3),
+        )
+        handle._end(Phase.DONE)
+        return False
+
+    def go_on(self) -> None:
+        """As `advance`, for whoever cannot be told of an error: it ends the migration, and is raised by the handle."""
+        try:
+            self.advance()
+        except Exception as error:
+            self.end(error)
+
+    def cancel(self, handle: Migration) -> None:
+        """Go on with the old order."""
+        under_way, host = self._under_way, self._host
+        if under_way is None or under_way.handle is not handle:
+            raise ConfigError(
+                f"this migration of {handle.query!r} is {handle.phase} already, so it cannot be cancelled"
+            )
+        host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
+        self._under_way = None
+        handle._end(Phase.CANCELLED)
+        host.events.add(
+            EventKind.MIGRATING,
+            f"{handle.query}: joins stay {handle.before}; the migration to {handle.after} was cancelled",
+            query=handle.query,
+            before=handle.before,
+            after=handle.before,
+        )
+
+    def end(self, failure: BaseException | None) -> None:
+        """The run has ended; a migration under way comes to nothing."""
+        if self._under_way is not None:
+            handle, self._under_way = self._under_way.handle, None
+            reason = f"the run has ended before {handle.query!r} could go on with {handle.after}; start it again"
+            handle._end(Phase.FAILED, failure or MigrationError(reason))
+
+    def _make_way(self, name: str, meanwhile: str) -> None:
+        current = self.current
+        if current is None:
+            return
+        if meanwhile == REFUSE:
+            raise ConfigError(
+                f"{current.query!r} is migrating to {current.after} already ({current.share_done:.0%} done); wait for "
+                "it, cancel() it, or say meanwhile='replace'"
+            )
+        self.cancel(current)
+
+    def _name(self, query: str | None) -> str:
+        names = list(self._host.questions())
+        if query is None and len(names) == 1:
+            return names[0]
+        if query is None:
+            raise ConfigError(f"there are several queries ({', '.join(names)}); say which one: query='{names[0]}'")
+        if query not in names:
+            raise ConfigError(f"there is no query {query!r} in this run; {did_you_mean(str(query), names)}")
+        return query
+
+    def _proposal(self, name: str, joins: str) -> MigrationProposal:
+        host = self._host
+        shape: Shape | None = read_shape(joins, _aliases(host.opened.plan, name))
+        checkpoint = host.opened.runner.context.run.checkpoint
+        try:
+            return propose_migration(checkpoint, host.questions(), host.prepare(), name, shape, host.opened.plan)
+        except UnconnectedError as error:
+            aliases = _aliases(host.opened.plan, name)
+            parts = " and ".join(", ".join(aliases[n] for n in sorted(part)) for part in error.parts)
+            raise ConfigError(f"joins={joins!r}: nothing that {name!r} says is equal connects {parts}") from None
+
+    def _strategy(self, proposal: MigrationProposal) -> str:
+        """All at once if that is little, else in pieces."""
+        manifests = self._host.opened.runner.context.manifests
+        return MOVING_STATE if sum(manifest.rows for manifest in manifests) <= AT_ONCE else BACKGROUND
+
+
+def _aliases(plan: PreparedPlan, name: str) -> tuple[str, ...]:
+    query = next(request.query for request in plan.requests if request.name == name)
+    return tuple(entry.alias for entry in query.inputs)
+
+
+def _check_choice(what: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ConfigError(f"there is no {what} {value!r}; {did_you_mean(str(value), choices)}")
