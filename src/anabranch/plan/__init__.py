@@ -6,6 +6,7 @@ texts        columns of expressions replaced by others
 arrangement  which streams meet where, given what they have in common
 join_keys    join keys out of equalities
 join_order   a logical query arranged for one shape of its joins
+shape_text   a shape of joins as text
 network      several queries as one network of operators with ports
 port_state   what lies at a port, whatever the tree around it
 identity     what the state of an operator depends on
