@@ -12,7 +12,12 @@ A tree counts once, with its parts in the order of their first inputs, whatever 
 two parts are operators whose keys both could become the key of the operator above, the first part's does, so both
 orders are searched.
 
-Eight streams that all share one class have 660,032 trees and take a fraction of a second.
+Eight streams that all share one class have 660,032 trees, and take a fraction of a second, as chains, stars and a class
+per pair do. What takes longer, up to a few seconds, are eight streams with nine or more classes of many streams that
+overlap in different ways: then many sets have trees with many different keys.
+
+Where exchanges are not ranked by first, trees that differ in nothing else that counts are not told apart below the
+root. So they break a tie only between the trees that are left.
 """
 
 from __future__ import annotations
