@@ -20,6 +20,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from anabranch import testing
     from anabranch.api.engine import Engine
     from anabranch.api.query import Query
     from anabranch.api.run import Run
@@ -48,6 +49,7 @@ __all__ = [
     "__version__",
     "local_session",
     "register_sources",
+    "testing",
 ]
 
 _HOMES = {
@@ -70,6 +72,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name == "testing":
+        return import_module("anabranch.testing")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

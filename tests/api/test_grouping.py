@@ -65,7 +65,7 @@ def test_every_request_is_answered_also_after_the_input_ended_and_went_on(
     assert_same_rows(rounded(written(tmp_path / "out")), expected(requests))
     run = run_to_end(engine(spark, requests).sql(TEXT), tmp_path / "out")
     assert_same_rows(rounded(written(tmp_path / "out")), expected(requests))
-    assert [event.kind for event in run.events] == ["resume"]  # there was nothing new to answer
+    assert [event.kind for event in run.events_since()] == ["resume"]  # there was nothing new to answer
 
 
 def test_rows_behind_what_was_answered_at_an_end_are_late(spark: SparkSession, requests: Feed, tmp_path: Path) -> None:

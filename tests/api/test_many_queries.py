@@ -132,7 +132,9 @@ def test_the_same_program_goes_on_without_queries_that_were_added_to_its_run(pai
         run_to_end(pair, "swapped", missing="remove")
     run = run_to_end(pair, "pairs", missing="remove")
     assert run.queries == ("pairs",)
-    assert [(event.kind, event.details.get("query")) for event in run.events][1:] == [("remove", "self")]
+    assert [(event.kind, event.details.get("query")) for event in run.events_since()][1:] == [("remove", "self")]
+    gone = [event.details["query"] for event in run.events if event.kind == "remove"]
+    assert gone == ["swapped", "self"], "also what was removed while no run went on"
     assert_same_rows(written(pair.directory / "pairs"), expected(pair, "pairs"))
     assert_same_rows(written(pair.directory / "swapped"), expected(pair, "swapped", 0, 2))
     assert_same_rows(written(pair.directory / "self"), expected(pair, "self", 0, 2))

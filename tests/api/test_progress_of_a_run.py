@@ -43,11 +43,19 @@ def group(operator: str, **numbers: int) -> dict[str, Any]:
     return {"processor": 1, "operator": operator, "group": 2, "spilledBytes": 0, "generations": 0, **numbers}
 
 
+def operators(counts: tuple[int, int], pairs: tuple[int, int]) -> list[dict[str, Any]]:
+    """Rows and results of both operators, without what the clock says."""
+    named = {"groups of R": counts, "join of x, y": pairs}
+    return [{"operator": name, "rows": rows, "results": results} for name, (rows, results) in named.items()]
+
+
 def without_times(progress: dict[str, Any]) -> dict[str, Any]:
     """The part, without what the clock says."""
     ours: dict[str, Any] = progress["anabranch"]
     for entry in ours["processors"]:
         assert all(isinstance(entry.pop(name), float) for name in ("busyMs", "cpuMs", "idleMs"))
+    for entry in ours["operators"]:
+        assert isinstance(entry.pop("cpuMs"), float)
     return ours
 
 
@@ -87,6 +95,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
             "late_joined": 0,
         },
         "processors": [processor(0, 1, 1082, 0), processor(1, 6, 3630, 2)],
+        "operators": operators((3, 0), (4, 2)),
     }
     of_second = {
         "step": 3,
@@ -106,6 +115,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
             "late_joined": 0,
         },
         "processors": [processor(0, 1, 1082, 1), processor(1, 13, 7316, 11)],
+        "operators": operators((1, 2), (6, 10)),
     }
     assert without_times(second) == of_second
     # The last batch, with what was answered after it, at the end of the input.
@@ -114,6 +124,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
         "queries": {"counts": {"numOutputRows": 2, "results": 4}, "pairs": {"numOutputRows": 10, "results": 12}},
         "totals": {**of_second["totals"], "combinations": 16, "results": {"counts": 4, "pairs": 12}},
         "processors": [processor(0, 0, 0, 0), processor(1, 13, 7316, 2)],
+        "operators": operators((0, 2), (0, 0)),
     }
     assert json.loads(json.dumps(last)) == last
     assert run.groups() == [

@@ -72,7 +72,7 @@ def test_other_numbers_of_processors_continue_with_the_same_answer(setting: Sett
         run = run_to_end(setting.query(processors=processors), tmp_path / "out")
         assert [entry["batchId"] for entry in run.recentProgress if entry["numInputRows"]] == [batch]
         assert len(run.recentProgress[-1]["anabranch"]["processors"]) == processors
-        assert {"resume", "rescale"} <= {event.kind for event in run.events}
+        assert {"resume", "rescale"} <= {event.kind for event in run.events_since()}
         assert_same_rows(written(tmp_path / "out"), setting.expected())
         assert len(written(tmp_path / "out")) > already
     nothing_new = run_to_end(setting.query(processors=2), tmp_path / "out")
@@ -122,6 +122,22 @@ def test_anything_else_that_differs_is_refused_and_named(
     assert_same_rows(written(tmp_path / "out"), setting.expected())
 
 
+def test_events_go_on_in_a_run_that_is_started_again(setting: Setting, tmp_path: Path) -> None:
+    first = run_to_end(setting.query(), tmp_path / "out")
+    setting.add(1)
+    second = run_to_end(setting.query(processors=3), tmp_path / "out")
+    with pytest.raises(ResumeMismatchError):
+        setting.query(groups=32).writeStream.start(tmp_path / "out")
+    third = run_to_end(setting.query(processors=3), tmp_path / "out")
+
+    assert first.events == []
+    assert [event.kind for event in second.events] == ["resume", "rescale"]
+    assert [event.kind for event in third.events_since()] == ["resume"], "what was refused has not resumed"
+    assert third.events == [*second.events, *third.events_since()]
+    assert [event.number for event in third.events] == [1, 2, 3]
+    assert third.events_since(1) == third.events[1:]
+
+
 @pytest.mark.parametrize("batches", [1, 2])
 def test_a_checkpoint_without_sparks_log_is_refused(setting: Setting, tmp_path: Path, batches: int) -> None:
     """Else Spark would begin again at batch 0, which is done (and not to be skipped: it may hold other rows)."""
@@ -157,17 +173,18 @@ def test_a_batch_that_spark_repeats_is_skipped(setting: Setting, tmp_path: Path)
         (commits / name).unlink()
     setting.add(2)
     run = run_to_end(setting.query(), tmp_path / "out")
-    assert "skip" in {event.kind for event in run.events}
+    assert "skip" in {event.kind for event in run.events_since()}
     assert_same_rows(written(tmp_path / "out"), setting.expected())
 
 
 def test_a_checkpoint_holds_documents_and_arrow_files_only(setting: Setting, tmp_path: Path) -> None:
-    setting.add(1)
-    run_to_end(setting.query(), tmp_path / "out")
+    for batch in (1, 2):
+        setting.add(batch)
+        run_to_end(setting.query(), tmp_path / "out")
     checkpoint = tmp_path / "checkpoint"
     files = [path.relative_to(checkpoint) for path in checkpoint.rglob("*") if path.is_file()]
     ours = [path for path in files if path.parts[0] != "spark"]
-    assert {path.suffix for path in ours if path.name != "lock"} == {".json", ".arrow"}
+    assert {path.suffix for path in ours if path.name != "lock"} == {".json", ".jsonl", ".arrow"}
     for path in files:
         content = (checkpoint / path).read_bytes()
         # Every pickle since protocol 2 begins with the byte 0x80 and ends with a full stop.

@@ -14,9 +14,11 @@ from typer.testing import CliRunner
 
 from anabranch import __version__
 from anabranch.checkpoint import survey as surveying
+from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.survey import survey
 from anabranch.cli.main import app
 from anabranch.errors import CorruptStateError
+from anabranch.observe.events import EventKind
 from anabranch.state.run import RunFile, Segment, map_run
 from anabranch.state.store import encode_document, write_file
 from tests.checkpoint.fabricated import GROUPS, NEWEST, ROWS, Fabricated
@@ -91,6 +93,29 @@ def test_every_group_has_a_line_of_its_own_if_asked_for(made: Fabricated) -> Non
     shown = run(app, ["inspect", "--groups", str(made.checkpoint.path)])
 
     assert sum("█" in line or "▌" in line for line in shown.stdout.splitlines()) == GROUPS
+
+
+def test_the_newest_events_are_shown_if_asked_for(made: Fabricated) -> None:
+    path = str(made.checkpoint.path)
+    events = open_log(made.checkpoint)
+    for number in range(20):
+        events.add(EventKind.SPILL, f"{number} groups of [a] pushed", groups=[number])
+
+    assert "pushed" not in run(app, ["inspect", path]).stdout
+    assert json.loads(run(app, ["inspect", path, "--json"]).stdout)["events"] == []
+    lines = [line for line in run(app, ["inspect", path, "--events", "2"]).stdout.splitlines() if "pushed" in line]
+    assert [line.split()[:2] for line in lines] == [["event", "19"], ["event", "20"]]
+    assert lines[-1].rstrip().endswith("spill  19 groups of [a] pushed")
+    (newest,) = json.loads(run(app, ["inspect", path, "--json", "--events", "1"]).stdout)["events"]
+    assert (newest["number"], newest["kind"], newest["details"]) == (20, "spill", {"groups": [19]})
+
+
+def test_events_that_are_not_there_are_no_damage(made: Fabricated) -> None:
+    (made.checkpoint.path / "events").rmdir()
+
+    shown = run(app, ["inspect", str(made.checkpoint.path), "--events", "5"])
+
+    assert shown.exit_code == 0, shown.output
 
 
 @pytest.mark.parametrize("options", [[], ["--quick"]])

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from anabranch.api.run import Run
@@ -12,19 +10,12 @@ from anabranch.cli import watch as watching
 from anabranch.cli.watch import watch
 from anabranch.errors import BadRowError
 from anabranch.observe.events import Event, EventKind
+from anabranch.observe.progress import BatchProgress, Progress, Totals
 from anabranch.observe.story import Story
 from anabranch.observe.terminal import PlainView
 
-
-def progress(number: int) -> dict[str, Any]:
-    return {
-        "batchId": number,
-        "timestamp": "2026-01-01T08:00:00.000Z",
-        "numInputRows": 10,
-        "durationMs": {"triggerExecution": 5},
-        "sink": {"numOutputRows": 0},
-        "anabranch": {"lateRows": {}, "quarantinedRows": {}, "watermark": {}, "processors": []},
-    }
+EARLIER = 5  # events of the runs before
+STEP = Progress(1, (), (), 0, Totals(0, {}, {}, {}, {}, 0), (), ())
 
 
 class ScriptedRun(Run):
@@ -40,17 +31,15 @@ class ScriptedRun(Run):
         self._now = self._looks.pop(0)
         return bool(self._looks)
 
-    @property
-    def events(self) -> list[Event]:
-        return self._now[1]
+    def events_since(self, number: int | None = None) -> list[Event]:
+        return [event for event in self._now[1] if event.number > (EARLIER if number is None else number)]
 
     @property
-    def recentProgress(self) -> list[dict[str, Any]]:
-        return [progress(number) for number in range(self._now[0])]
+    def progress(self) -> Progress | None:
+        return STEP if self._now[0] else None
 
-    @property
-    def lastProgress(self) -> dict[str, Any] | None:
-        return progress(self._now[0] - 1) if self._now[0] else None
+    def batches_since(self, number: int = -1) -> list[BatchProgress]:
+        return [BatchProgress(n, 10, 0.0, 0.005, STEP) for n in range(number + 1, self._now[0])]
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:
         if self._error is not None:
@@ -77,9 +66,15 @@ def test_batches_are_told_once_also_if_several_pass_between_two_looks() -> None:
 
 
 def test_events_are_told_once_also_if_old_ones_are_forgotten() -> None:
-    a, b, c, d = (Event(0.0, EventKind.SKIP, reason) for reason in "abcd")
+    a, b, c, d = (Event(number, 0.0, EventKind.SKIP, reason) for number, reason in enumerate("abcd", EARLIER + 1))
 
     assert told([(0, [a]), (0, [a, b]), (0, [b, c]), (0, [c, d]), (0, [c, d])]) == ["a", "b", "c", "d"]
+
+
+def test_events_of_an_earlier_run_are_not_told_again() -> None:
+    before, now = Event(EARLIER, 0.0, EventKind.SPILL, "before"), Event(EARLIER + 1, 0.0, EventKind.RESUME, "now")
+
+    assert told([(0, [before]), (0, [before]), (0, [before, now])]) == ["now"]
 
 
 def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
@@ -93,8 +88,8 @@ def test_the_error_of_a_run_is_raised_after_its_last_batch_is_told() -> None:
 
 
 def test_what_the_end_of_the_input_and_clean_up_answer_is_counted_before_the_last_picture() -> None:
-    cleaned = Event(0.0, EventKind.CLEAN_UP, "the input has ended", {"answered": 7})
-    ended = Event(0.0, EventKind.END, "the input has ended", {"results": 5})
+    cleaned = Event(6, 0.0, EventKind.CLEAN_UP, "the input has ended", {"answered": 7})
+    ended = Event(7, 0.0, EventKind.END, "the input has ended", {"results": 5})
     story, last_picture = Story(), list[int | None]()
 
     class Watched(PlainView):

@@ -131,7 +131,7 @@ def main(job: dict[str, Any]) -> None:
         done = run_to_end(rig.query(spark, run["query"], run.get("processors", 2)), rig.output)
         executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size()
         batches = [entry["batchId"] for entry in done.recentProgress if entry["numInputRows"]]
-        events = [event.kind for event in done.events]
+        events = [event.kind for event in done.events_since()]
         print(json.dumps({"batches": batches, "events": events, "executors": executors}), flush=True)
     spark.stop()
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.aggregate.window_aggregate import Call, WindowAggregate
+from anabranch.kernel.aggregate.window_aggregate import Aggregate, WindowAggregate
 from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import Settled
@@ -24,7 +24,7 @@ JOIN = WindowJoin(
     tuple(ResultColumn(f"{name}.{port}", port, name) for port in range(3) for name in ("key.0", "v")),
 )
 GROUPS = WindowAggregate(
-    ("key.0",), (Call("max", "v"), Call("count", None)), (("k", 0), ("most", 1), ("n", 2)), width=100
+    ("key.0",), (Aggregate("max", "v"), Aggregate("count", None)), (("k", 0), ("most", 1), ("n", 2)), width=100
 )
 ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 40)), max_size=8)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
 
@@ -52,21 +52,21 @@ def operator(
     spilled: Sequence[int] = (),
     returned: Sequence[int] = (),
     **fields: Any,
-) -> OperatorSeen:
-    """An operator that is a family of its own. `fields` are further ones of `OperatorSeen`."""
+) -> OperatorView:
+    """An operator that is a family of its own. `fields` are further ones of `OperatorView`."""
     known = groups if isinstance(groups, Statistics) else statistics(groups, produced)
     on_disk, back = (GroupSet.of(COUNT, some) if len(some) else None for some in (spilled, returned))
-    return OperatorSeen(number, known, **{"family": number, "spilled": on_disk, "returned": back, **fields})
+    return OperatorView(number, known, **{"family": number, "spilled": on_disk, "returned": back, **fields})
 
 
-def processor(number: int, *operators: OperatorSeen, **fields: Any) -> ProcessorSeen:
-    """A processor that is as large as its operators. `fields` are further ones of `ProcessorSeen`."""
+def processor(number: int, *operators: OperatorView, **fields: Any) -> ProcessorView:
+    """A processor that is as large as its operators. `fields` are further ones of `ProcessorView`."""
     active = sum(int(seen.statistics.bytes.sum()) for seen in operators)
-    return ProcessorSeen(number, active, operators, **fields)
+    return ProcessorView(number, active, operators, **fields)
 
 
 def snapshot(
-    *processors: ProcessorSeen, at: float = 0.0, step: int = STEP, seconds: float = 1.0, **fields: Any
+    *processors: ProcessorView, at: float = 0.0, step: int = STEP, seconds: float = 1.0, **fields: Any
 ) -> Snapshot:
     """The processors so many seconds after `NOW`. `fields` are further ones of `Snapshot`."""
     return Snapshot(step, NOW + at, processors, seconds, **fields)

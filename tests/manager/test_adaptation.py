@@ -7,7 +7,7 @@ from pathlib import Path
 
 from anabranch.manager.actions import Action
 from anabranch.manager.adaptation import Adaptation
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
@@ -34,7 +34,7 @@ class Looks:
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:
     SEEN.clear()
     plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
-    adaptation = Adaptation(plan, tmp_path, Memory(100), [Looks()])
+    adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), [Looks()])
     found = Distribution((Manifest.empty(2, 1),), owned_by([(0,) * GROUPS]))
     for step, back in enumerate([[1], [], [2, 3], []], start=1):
         groups = GroupSet.of(GROUPS, back)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.observe.events import EventKind, EventLog
+from anabranch.observe.events import Event, EventKind, EventLog
 
 
 def test_every_event_is_logged_and_a_lack_of_memory_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -32,6 +32,28 @@ def test_a_kind_equals_its_text() -> None:
 
     assert event.kind == "clean-up"
     assert str(event) == "00:00:05 clean-up: 3 results"
+
+
+def test_events_are_numbered_and_read_from_a_number_on() -> None:
+    events = EventLog(clock=lambda: 5.0)
+    for reason in "abc":
+        events.add(EventKind.SKIP, reason)
+
+    assert [event.number for event in events.all()] == [1, 2, 3]
+    assert [event.reason for event in events.since(1)] == ["b", "c"]
+    assert events.since(3) == events.since(99) == []
+    assert events.since() == events.since(0) == events.all()
+
+
+def test_a_log_goes_on_after_earlier_events_and_hands_new_ones_on() -> None:
+    kept: list[Event] = []
+    events = EventLog(earlier=[Event(7, 1.0, EventKind.SKIP, "before")], number=8, keep=kept.append)
+
+    event = events.add(EventKind.SKIP, "now")
+
+    assert kept == [event]
+    assert [event.number for event in events.all()] == [7, 9]
+    assert events.since() == [event]
 
 
 def test_the_documentation_lists_every_kind_and_no_other() -> None:

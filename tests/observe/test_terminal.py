@@ -16,50 +16,56 @@ from rich.console import Console
 from anabranch.cli.wording import fold
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event, EventKind
-from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, batch_seen
+from anabranch.observe.progress import BatchProgress, InputProgress, ProcessorProgress, Progress, QueryProgress, Totals
+from anabranch.observe.story import BatchSeen, ProcessorView, Story, batch_seen, processors_seen
 from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
+
+EIGHT = datetime(2026, 1, 1, 8, tzinfo=UTC).timestamp()
+
+
+def processor(number: int, spilled: int) -> ProcessorProgress:
+    return ProcessorProgress(
+        number=number,
+        active_rows=10,
+        active_bytes=2048,
+        spilled_rows=spilled,
+        spilled_bytes=10 * spilled,
+        generations=0,
+        unspillable_bytes=0,
+        owing_groups=min(spilled, 3),
+        owed=2 * spilled,
+        owed_at_most=False,
+        results=5,
+        held_rows=0,
+        busy_ms=12.5,
+        cpu_ms=10.0,
+        idle_ms=0.0,
+    )
 
 
 def progress(
     number: int, rows: int = 1_000, milliseconds: int = 500, results: int = 10, spilled: int = 0
-) -> dict[str, Any]:
+) -> BatchProgress:
     """A batch that begins so many seconds after eight as its number is."""
-    return {
-        "batchId": number,
-        "timestamp": f"2026-01-01T08:00:{number:02d}.000Z",
-        "numInputRows": rows,
-        "durationMs": {"triggerExecution": milliseconds},
-        "sink": {"numOutputRows": results},
-        "anabranch": {
-            "lateRows": {"a": 1, "b": 2},
-            "quarantinedRows": {"a": 0, "b": 4},
-            "watermark": {"a": 1_767_254_400_000_000 + number * 1_000_000, "b": None},
-            "processors": [
-                {
-                    "processor": p,
-                    "activeRows": 10,
-                    "activeBytes": 2048,
-                    "spilledRows": spilled,
-                    "spilledBytes": 10 * spilled,
-                    "owingGroups": min(spilled, 3),
-                    "owedResults": 2 * spilled,
-                    "results": 5,
-                    "busyMs": 12.5,
-                }
-                for p in range(2)
-            ],
-        },
-    }
+    watermark = 1_767_254_400_000_000 + number * 1_000_000
+    step = Progress(
+        step=number + 1,
+        queries=(QueryProgress("query", results, None),),
+        inputs=(InputProgress("a", 7, 1, 0, watermark, watermark), InputProgress("b", 7, 2, 4, watermark, None)),
+        late_joined=0,
+        totals=Totals(0, {}, {}, {}, {}, 0),
+        processors=(processor(0, spilled), processor(1, spilled)),
+        operators=(),
+    )
+    return BatchProgress(number, rows, EIGHT + number, milliseconds / 1000, step)
 
 
 def batch(number: int, **changes: Any) -> BatchSeen:
-    seen = batch_seen(progress(number, **changes))
-    assert seen is not None
-    return seen
+    return batch_seen(progress(number, **changes))
 
 
 def wide(number: int, processors: int) -> BatchSeen:
-    states = tuple(ProcessorSeen(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
+    states = tuple(ProcessorView(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
     return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 13.0 * number, 12.3, states, {"orders": 1, "paid": 2})
 
 
@@ -74,8 +80,7 @@ def test_a_batch_is_read_from_progress() -> None:
     seen = batch(3)
 
     assert (seen.number, seen.rows, seen.results, seen.late, seen.rejected) == (3, 1_000, 10, 3, 4)
-    eight = datetime(2026, 1, 1, 8, tzinfo=UTC).timestamp()
-    assert (seen.started, seen.seconds, seen.ended) == (eight + 3, 0.5, eight + 3.5)
+    assert (seen.started, seen.seconds, seen.ended) == (EIGHT + 3, 0.5, EIGHT + 3.5)
     assert (seen.state_rows, seen.state_bytes) == (20, 4096)
 
 
@@ -93,13 +98,6 @@ def test_combinations_that_a_residual_predicate_may_reject_are_never_called_resu
     assert (story.results, story.combinations) == (None, 20)
     assert "20 combinations before the residual predicate" in summary_line(story, 1.0)
     assert any("combinations" in line and "20  10 in the last batch, before" in line for line in drawn(story, 80))
-
-
-def test_progress_of_an_idle_query_is_no_batch() -> None:
-    idle = progress(3)
-    del idle["anabranch"]
-
-    assert batch_seen(idle) is None
 
 
 def test_a_story_counts_every_batch_once() -> None:
@@ -140,16 +138,17 @@ def test_what_clean_up_and_the_end_of_the_input_answer_is_in_the_story_and_the_p
     story = Story()
     story.add(batch(0, spilled=40))
     assert any("80" in line and "6 groups owe about 160 results" in line for line in drawn(story, 80))
-    story.add_event(Event(0.0, EventKind.CLEAN_UP, "some groups", {"answered": 7, "results": 9}))
-    story.add_event(Event(0.0, EventKind.CLEAN_UP, "in passing", {"answered": None, "results": 9}))
-    story.add_event(Event(0.0, EventKind.END, "the input has ended", {"results": 5}))
-    assert not story.add(batch(0)), "known, but nothing is on disk any more"
+    story.add_event(Event(1, 0.0, EventKind.CLEAN_UP, "some groups", {"answered": 7, "results": 9}))
+    story.add_event(Event(2, 0.0, EventKind.CLEAN_UP, "in passing", {"answered": None, "results": 9}))
+    story.add_event(Event(3, 0.0, EventKind.END, "the input has ended", {"results": 5}))
+    assert not story.add(batch(0)), "it has been told"
+    story.see(processors_seen(progress(0).step))
 
     text = "\n".join(drawn(story, 80))
     assert story.results == 10 + 7 + 5
     assert "22  10 in the last batch" in text
     assert "nothing owed" in text
-    story.add_event(Event(0.0, EventKind.END, "nobody counted", {"results": -1}))
+    story.add_event(Event(4, 0.0, EventKind.END, "nobody counted", {"results": -1}))
     assert story.results is None
 
 
@@ -214,7 +213,7 @@ def test_where_nobody_watches_there_is_a_line_per_batch_and_event() -> None:
     with PlainView(lines.append, story) as view:
         story.add(batch(7, spilled=5))
         view.batch(batch(7, spilled=5))
-        view.event(Event(0.0, EventKind.RESUME, "continuing"))
+        view.event(Event(5, 0.0, EventKind.RESUME, "continuing"))
         view.tick()
 
     assert lines == [
@@ -239,8 +238,8 @@ def test_the_live_view_shows_the_whole_reason_of_every_adaptation() -> None:
     console = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
     reason = "groups move, since " + " ".join(f"reason {number}" for number in range(40))
     with LiveView(console, Story(), "a query") as view:
-        view.event(Event(0.0, EventKind.RELOCATE, reason))
-        view.event(Event(1.0, EventKind.RELOCATE, reason))
+        view.event(Event(6, 0.0, EventKind.RELOCATE, reason))
+        view.event(Event(7, 1.0, EventKind.RELOCATE, reason))
 
     lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
     text = " ".join(" ".join(lines).split())

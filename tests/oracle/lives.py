@@ -100,6 +100,7 @@ class Life:
         self._others = dict(others or {})
         self._hardships = hardships or Hardships()
         self._groups = rng.choice([4, 64, 256])
+        self._by_hand = random.Random(plan.text)  # of its own: what seeds draw stays as it was
         self._batches = plan.fed()
         self._committed = 0
         self._ended = False
@@ -180,6 +181,7 @@ class Life:
         for _ in range(rng.choice([1, 2])):
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
+                self._spill_by_hand(steps)
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
             if hardships.moves and rng.random() < 0.5:
@@ -201,6 +203,15 @@ class Life:
                 for name in ("query", *self._asked):
                     if self.answers[name].first is None:
                         self.answers[name].first = number
+
+    def _spill_by_hand(self, steps: Steps) -> None:
+        """Some groups, if there is an operator that can be spilled, and nothing is on its way."""
+        context = steps.runner._context
+        can = any(operator.spillable for operator in context.shape.operators)
+        if can and not context.in_force.distribution.moving and self._by_hand.random() < 0.3:
+            chosen = self._by_hand.sample(range(self._groups), k=self._by_hand.choice([1, self._groups // 2]))
+            steps.public.spill(chosen)
+            self.done.append("spill")
 
     def _sink(self, name: str) -> Callable[[DataFrame, int], None]:
         def take(results: DataFrame, batch_id: int) -> None:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.plan.watermark import (
-    FedTime,
+    BlockTime,
     InputTime,
     PortTime,
     SourceTime,
@@ -158,9 +158,9 @@ def test_what_an_operator_owes_holds_back_what_dies_and_what_is_settled_above_it
 def test_a_block_that_owes_results_holds_back_the_input_that_it_feeds() -> None:
     streams = (SourceTime(0, 5), SourceTime(1, 5))
     ports = (PortTime((0,), (), 10, grouping=0), PortTime((2,), (1,), 10), PortTime((1,), (2,), 10))
-    fed = (FedTime(2, (0,), grouping=0, debtors=(0,)),)
-    assert thresholds(streams, ports, [105, 105], [95], fed).purge[2] == 85
-    assert thresholds(streams, ports, [105, 105], [95], fed, {0: 60}).purge[2] == 50
+    blocks = (BlockTime(2, (0,), grouping=0, debtors=(0,)),)
+    assert thresholds(streams, ports, [105, 105], [95], blocks).purge[2] == 85
+    assert thresholds(streams, ports, [105, 105], [95], blocks, {0: 60}).purge[2] == 50
 
 
 def test_the_frontier_of_a_new_debt_is_where_the_slowest_input_or_an_older_debt_below_is() -> None:

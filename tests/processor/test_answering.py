@@ -37,15 +37,15 @@ class Grouping:
     def step(self, until: int | None, wait: GroupSet, cleaned: GroupSet = NOBODY) -> Answering:
         """Rows of some groups wait from now on; some spilled groups are cleaned up."""
         settled = Settled(self.settled, until)
-        after = OperatorState(held=self.hold(wait), overdue=self.state.overdue)
+        after = OperatorState(held=self.hold(wait), lagging=self.state.lagging)
         answering = Answering.of(self.state, after, settled, GROUPS, self.runs.cuts(GROUPS))
-        for groups, share in answering.shares:
+        for groups, share in answering.settled_groups:
             for group in (groups - cleaned).numbers().tolist():
                 self.answer(group, share)
         for groups, share in answering.of_groups(cleaned):
             for group in groups.numbers().tolist():
                 self.answer(group, Settled(self.reached(group), share.until))
-        self.state = OperatorState(held=after.held, overdue=answering.left(cleaned))
+        self.state = OperatorState(held=after.held, lagging=answering.lagging_after(cleaned))
         self.waiting, self.settled = wait, until
         return answering
 
@@ -76,7 +76,7 @@ def test_the_times_that_a_group_is_answered_follow_each_other_and_none_is_while_
     for passed, wait, cleaned in history:
         until = (until or 0) + passed if passed or until is not None else None
         waited, before = grouping.waiting, {group: len(grouping.times[group]) for group in range(GROUPS)}
-        behind = union_of(grouping.state.overdue, GROUPS)
+        behind = union_of(grouping.state.lagging, GROUPS)
         grouping.step(until, wait, cleaned)
         for group in (waited - (cleaned - wait)).numbers().tolist():
             assert len(grouping.times[group]) == before[group], "what stands in the way may still be to come"
@@ -84,7 +84,7 @@ def test_the_times_that_a_group_is_answered_follow_each_other_and_none_is_while_
             assert grouping.reached(group) == until, "the others go on"
     grouping.step(until, NOBODY)
     grouping.step(until, NOBODY)
-    assert grouping.state.overdue == ()
+    assert grouping.state.lagging == ()
     for group in range(GROUPS):
         spans = grouping.times[group]
         assert grouping.reached(group) == until
@@ -94,18 +94,18 @@ def test_the_times_that_a_group_is_answered_follow_each_other_and_none_is_while_
 def test_a_group_is_overdue_from_where_it_was_left_and_due_once_its_rows_have_come() -> None:
     grouping, slow = Grouping(), GroupSet.of(GROUPS, [3])
     rest = GroupSet.all(GROUPS) - slow
-    assert grouping.step(10, NOBODY).shares == ((GroupSet.all(GROUPS), Settled(None, 10)),), "nothing waits"
+    assert grouping.step(10, NOBODY).settled_groups == ((GroupSet.all(GROUPS), Settled(None, 10)),), "nothing waits"
     answering = grouping.step(20, slow)
-    assert dict(answering.shares) == {rest: Settled(10, 20), slow: Settled(10, 10)}, "it rests at once"
-    assert grouping.state.overdue == ((slow, 10),)
+    assert dict(answering.settled_groups) == {rest: Settled(10, 20), slow: Settled(10, 10)}, "it rests at once"
+    assert grouping.state.lagging == ((slow, 10),)
     answering = grouping.step(20, slow)
-    assert dict(answering.shares) == {rest: Settled(20, 20), slow: Settled(10, 10)}
-    assert answering.by_all == Settled(10, 10), "of rows that this group may need none is dropped"
-    assert answering.by_group == Settled(20, 20, ((slow, Settled(10, 10)),))
-    assert answering.afterwards == Settled(20, 20, ((slow, Settled(None, 10)),))
-    assert dict(grouping.step(30, NOBODY).shares)[slow] == Settled(10, 10), "they come in this step"
-    assert dict(grouping.step(40, NOBODY).shares) == {rest: Settled(30, 40), slow: Settled(10, 40)}
-    assert grouping.state.overdue == ()
+    assert dict(answering.settled_groups) == {rest: Settled(20, 20), slow: Settled(10, 10)}
+    assert answering.settled_for_all == Settled(10, 10), "of rows that this group may need none is dropped"
+    assert answering.settled_by_group == Settled(20, 20, ((slow, Settled(10, 10)),))
+    assert answering.settled_afterwards == Settled(20, 20, ((slow, Settled(None, 10)),))
+    assert dict(grouping.step(30, NOBODY).settled_groups)[slow] == Settled(10, 10), "they come in this step"
+    assert dict(grouping.step(40, NOBODY).settled_groups) == {rest: Settled(30, 40), slow: Settled(10, 40)}
+    assert grouping.state.lagging == ()
 
 
 def test_a_group_whose_rows_wait_in_every_other_step_is_answered_in_each_of_them_but_the_first() -> None:
@@ -122,10 +122,10 @@ def test_a_group_whose_rows_wait_in_every_other_step_is_answered_in_each_of_them
 def test_what_is_known_of_groups_can_be_divided_and_put_together(
     left: GroupSet, right: GroupSet, asked: GroupSet
 ) -> None:
-    overdue = by_time([(left - right, 5), (right, None), (NOBODY, 7)])
-    parts = among(overdue, asked), among(overdue, GroupSet.all(GROUPS) - asked)
-    assert dict(by_time(parts[0] + parts[1])) == dict(overdue)
-    found = {group: time for groups, time in answered(overdue, asked, 9) for group in groups.numbers().tolist()}
+    lagging = by_time([(left - right, 5), (right, None), (NOBODY, 7)])
+    parts = among(lagging, asked), among(lagging, GroupSet.all(GROUPS) - asked)
+    assert dict(by_time(parts[0] + parts[1])) == dict(lagging)
+    found = {group: time for groups, time in answered(lagging, asked, 9) for group in groups.numbers().tolist()}
     wanted = {group: None if right.mask()[group] else 5 if left.mask()[group] else 9 for group in range(GROUPS)}
     assert found == {group: wanted[group] for group in asked.numbers().tolist()}
-    assert oldest(overdue, 9) == (None if right else 5 if left else 9)
+    assert oldest(lagging, 9) == (None if right else 5 if left else 9)

@@ -81,7 +81,7 @@ class Ledger:
     def check_sorted(self, run: SortedRun) -> None:
         last = -1
         for piece in run:
-            opened = self.runs.open(piece).solid()
+            opened = self.runs.open(piece).only_selected()
             assert len(opened) == piece.rows
             hashes = opened.hashes.tolist()
             assert last < hashes[0], "slices overlap, or one hash lies in two of them"

@@ -48,7 +48,7 @@ class MemoryRuns:
 
     def values(self, slices: Iterable[Slice], name: str) -> list:
         """The values of one column of some slices, in no particular order."""
-        return [v for piece in slices for v in self.open(piece).solid().rows.column(name).to_pylist()]
+        return [v for piece in slices for v in self.open(piece).only_selected().rows.column(name).to_pylist()]
 
     def column(self, spine: Spine, name: str) -> list:
         """The values of one column over the whole spine, in no particular order."""

@@ -7,10 +7,11 @@ writer            where its answer goes: `writeStream`
 targets           what a query is called among others, and the sink that its writer describes
 start             checks what was asked for, takes the checkpoint, begins
 run               queries that are being answered: progress, events, changes while they run
-progress          Anabranch's part of `lastProgress`
+progress          the progress of steps, and how it meets Spark's in `lastProgress`
 picture           the plan, drawn
 session_settings  the settings that queries were made under have to be those of the run
 record            what a run is made of, put on record in its checkpoint
 stopped_run       what a stopped run owes is delivered from that record
 synthetic         the papers' streams as a source that Spark reads
+testing           queries tested step by step, without Structured Streaming; users import `anabranch.testing`
 """

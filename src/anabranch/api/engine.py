@@ -34,8 +34,8 @@ from anabranch.plan.placement import (
     even_placement,
     place,
 )
-from anabranch.plan.query import RESERVED, Applied, Applying, StreamSchema
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import prepare
 from anabranch.runtime.driver.step_result import StepSettings
 from anabranch.runtime.rows.derived import Sources
@@ -133,14 +133,18 @@ class Engine:
             lateness: how far behind the newest row of this stream a row may be, such as "10 seconds". Without it no
                 row of the stream is ever late, so the streams it is joined with are never purged.
         """
+        if isinstance(stream, DataFrame) and not stream.isStreaming:
+            raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
+        self._register(name, stream, time, lateness)
+
+    def _register(self, name: str, stream: DataFrame, time: str | None, lateness: str | timedelta | None) -> None:
+        """Make a stream known whose batches are brought by Spark's query, or by a test."""
         if not isinstance(name, str) or not name:
             raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
         if name.lower() in (known.lower() for known in self._streams):
             raise ConfigError(f"a stream named {name!r} is registered already; choose another name")
         if not isinstance(stream, DataFrame):
             raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
-        if not stream.isStreaming:
-            raise ConfigError(f"stream {name!r} is not a streaming DataFrame; read it with spark.readStream")
         for column in stream.columns:
             if column.startswith(RESERVED):
                 told = f"rename it: names that begin with {RESERVED!r} are reserved"
@@ -183,8 +187,8 @@ class Engine:
         if not isinstance(name, str) or not name or name.lower() in (known.lower() for known in self._streams):
             raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
         stream = self._streams.get(over)
-        if stream is None or stream.applying is not None:
-            known = [known for known, schema in self._streams.items() if schema.applying is None]
+        if stream is None or stream.application is not None:
+            known = [known for known, schema in self._streams.items() if schema.application is None]
             raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, known)}")
         for column in columns:
             if column not in stream.columns:
@@ -201,8 +205,8 @@ class Engine:
             kept = None if retention is None else parse_duration(retention)
         except (PySparkException, QueryError) as error:
             raise ConfigError(f"operator {name!r}: {error}") from None
-        applied = Applied(name, operator, tuple(columns), gives)
-        self._streams[name] = StreamSchema(name, tuple(made), applying=Applying(over, keys, kept, applied))
+        applied = AppliedOperator(name, operator, tuple(columns), gives)
+        self._streams[name] = StreamSchema(name, tuple(made), application=Application(over, keys, kept, applied))
 
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """A continuous query in CQL; refused at once if it cannot be run as it is.
@@ -266,9 +270,9 @@ class Engine:
         requests: Sequence[Request],
         *,
         read_before: Sequence[str] = (),
-        running: Plan | None = None,
+        running: PreparedPlan | None = None,
         checked: bool = False,
-    ) -> Plan:
+    ) -> PreparedPlan:
         return prepare(
             self.spark,
             requests,
@@ -283,8 +287,8 @@ class Engine:
         )
 
     def _prepare_again(
-        self, requests: Sequence[Request], read_before: Sequence[str], running: Plan | None = None
-    ) -> Plan:
+        self, requests: Sequence[Request], read_before: Sequence[str], running: PreparedPlan | None = None
+    ) -> PreparedPlan:
         """Put queries together that were checked one by one, for a plan that is `running`, if there is one."""
         return self._prepare(requests, read_before=read_before, running=running, checked=True)
 

@@ -1,15 +1,18 @@
-"""The picture of a prepared plan."""
+"""The picture of a prepared plan, and the state that its processors have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.step_result import StepResult
 
 
-def draw(plan: Plan, placements: Sequence[Placement], processors: int, measured: Measured | None = None) -> Picture:
+def draw(
+    plan: PreparedPlan, placements: Sequence[Placement], processors: int, measured: Measured | None = None
+) -> Picture:
     """A plan as it runs on so many processors, with operators placed there."""
     return explain(
         plan.network,
@@ -21,3 +24,9 @@ def draw(plan: Plan, placements: Sequence[Placement], processors: int, measured:
         processors=processors,
         measured=measured,
     )
+
+
+def state_lines(result: StepResult) -> Iterator[str]:
+    """A line per processor: its active state after a step, and what its memory is used for."""
+    for report, use in zip(result.reports, result.memory, strict=True):
+        yield f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}"

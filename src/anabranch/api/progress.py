@@ -1,85 +1,84 @@
-"""What a run tells of its steps, in plain values: Anabranch's part of `lastProgress` and `recentProgress`.
-
-Counts of inputs are dicts by alias, counts of answers dicts by the name of the query. Numbers per partition group would
-fill many screens; they have a function of their own.
-"""
+"""The progress of a run's steps, out of what they reported, and how it meets Spark's progress of the batches."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
 
+from pyspark.sql.streaming.listener import StreamingQueryProgress
+
+from anabranch.observe.progress import (
+    BatchProgress,
+    InputProgress,
+    OperatorProgress,
+    ProcessorProgress,
+    Progress,
+    QueryProgress,
+    Totals,
+    as_dict,
+)
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.driver.step_result import StepResult
 
-
-def totals(result: StepResult) -> dict[str, Any]:
-    """Totals since the checkpoint began; the rows of an answer are None if nobody counted them in some batch."""
-    counts = result.totals
-    return {
-        "combinations": counts["combinations"],
-        "results": dict(counts["results"]),
-        **{name: _by_input(result, counts[name]) for name in ("received", "late", "rejected")},
-        "late_joined": counts["late_joined"],
-    }
+Value = TypeVar("Value")
 
 
-def describe(result: StepResult, lateness: Mapping[str, int]) -> dict[str, Any]:
+def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
     """A step; `lateness` is in microseconds, of the inputs of which rows can be late, by alias."""
+    return Progress(
+        step=result.step,
+        queries=tuple(
+            QueryProgress(name, rows, result.totals["results"][name]) for name, rows in result.output_rows.items()
+        ),
+        inputs=tuple(_inputs(result, lateness)),
+        late_joined=sum(report.late_joined for report in result.reports),
+        totals=_totals(result),
+        processors=tuple(_processors(result)),
+        operators=tuple(_operators(result)),
+    )
 
-    def added_up(name: str) -> dict[str, Any]:
-        counts = zip(*(getattr(report, name) for report in result.reports), strict=True)
-        return _by_input(result, [sum(values) for values in counts])
 
-    newest = _by_input(result, result.newest)
-    return {
-        "step": result.step,
-        "queries": {
-            name: {"numOutputRows": rows, "results": result.totals["results"][name]}
-            for name, rows in result.output_rows.items()
-        },
-        "receivedRows": added_up("received"),
-        "lateRows": added_up("late"),
-        "lateJoinedRows": sum(report.late_joined for report in result.reports),
-        "quarantinedRows": added_up("rejected"),
-        "newestEventTime": newest,
-        "watermark": {
-            alias: None if time is None or alias not in lateness else time - lateness[alias]
-            for alias, time in newest.items()
-        },
-        "totals": totals(result),
-        "processors": processors(result),
-    }
+def with_step(
+    batch: dict[str, Any], results: Sequence[StepResult], lateness: Mapping[str, int], *, as_of_last: bool
+) -> dict[str, Any]:
+    """Spark's progress of a batch, with that of the step it became, if that is among the `results`.
+
+    Totals and processors are those after this step or, `as_of_last`, after the last one.
+    """
+    progress = _step_of(batch["batchId"], results, lateness)
+    if progress is not None:
+        if as_of_last:
+            progress = progress.as_of(progress_of(results[-1], lateness))
+        batch.setdefault("sink", {})["numOutputRows"] = progress.output_rows
+        batch["anabranch"] = as_dict(progress)
+    return batch
+
+
+def batches_of(
+    spark: Iterable[StreamingQueryProgress],
+    results: Sequence[StepResult],
+    lateness: Mapping[str, int],
+    number: int,
+) -> list[BatchProgress]:
+    """The batches after this one, of those in Spark's progress, that became one of these steps.
+
+    What Spark tells while it is idle became none.
+    """
+    batches = []
+    for entry in spark:
+        step = _step_of(entry.batchId, results, lateness) if entry.batchId > number else None
+        if step is not None:
+            started = datetime.fromisoformat(entry.timestamp).timestamp()
+            seconds = entry.durationMs.get("triggerExecution", 0) / 1000
+            batches.append(BatchProgress(entry.batchId, entry.numInputRows, started, seconds, step))
+    return batches
 
 
 def lateness_of(layout: Layout) -> dict[str, int]:
     """The lateness of the inputs of which rows can be late, by alias."""
     inputs = zip(layout.inputs, layout.sources, strict=True)
     return {entry.label: source.lateness for entry, source in inputs if source.lateness is not None}
-
-
-def processors(result: StepResult) -> list[dict[str, Any]]:
-    """The processors after a step, and what they did in it."""
-    return [
-        {
-            "processor": report.processor,
-            "activeRows": report.active_rows,
-            "activeBytes": report.active_bytes,
-            "spilledRows": report.spilled_rows,
-            "spilledBytes": report.spilled_bytes,
-            "generations": report.generations,
-            "unspillableBytes": use.unspillable,
-            "owingGroups": use.owing_groups,
-            "owedResults": use.owed,
-            "owedResultsAre": "at most" if use.at_most else "about",
-            "results": sum(report.results),
-            "heldRows": report.held_rows,
-            "busyMs": round(report.busy_ms, 1),
-            "cpuMs": round(report.cpu_ms, 1),
-            "idleMs": round(max(result.seconds * 1000 - report.busy_ms, 0.0), 1),
-        }
-        for report, use in zip(result.reports, result.memory, strict=True)
-    ]
 
 
 def groups(result: StepResult) -> list[dict[str, Any]]:
@@ -92,5 +91,66 @@ def groups(result: StepResult) -> list[dict[str, Any]]:
     ]
 
 
-def _by_input(result: StepResult, values: Sequence[Any]) -> dict[str, Any]:
+def _step_of(batch_id: int, results: Sequence[StepResult], lateness: Mapping[str, int]) -> Progress | None:
+    result = next((result for result in reversed(results) if result.batch_id == batch_id), None)
+    return None if result is None else progress_of(result, lateness)
+
+
+def _inputs(result: StepResult, lateness: Mapping[str, int]) -> Iterator[InputProgress]:
+    received, late, rejected = (
+        _sums(getattr(report, name) for report in result.reports) for name in ("received", "late", "rejected")
+    )
+    for n, (alias, newest) in enumerate(zip(result.labels, result.newest, strict=True)):
+        watermark = None if newest is None or alias not in lateness else newest - lateness[alias]
+        yield InputProgress(alias, received[n], late[n], rejected[n], newest, watermark)
+
+
+def _totals(result: StepResult) -> Totals:
+    counts = result.totals
+    return Totals(
+        combinations=counts["combinations"],
+        results=dict(counts["results"]),
+        received=_by_alias(result, counts["received"]),
+        late=_by_alias(result, counts["late"]),
+        rejected=_by_alias(result, counts["rejected"]),
+        late_joined=counts["late_joined"],
+    )
+
+
+def _processors(result: StepResult) -> Iterator[ProcessorProgress]:
+    for report, use in zip(result.reports, result.memory, strict=True):
+        yield ProcessorProgress(
+            number=report.processor,
+            active_rows=report.active_rows,
+            active_bytes=report.active_bytes,
+            spilled_rows=report.spilled_rows,
+            spilled_bytes=report.spilled_bytes,
+            generations=report.generations,
+            unspillable_bytes=use.unspillable,
+            owing_groups=use.owing_groups,
+            owed=use.owed,
+            owed_at_most=use.at_most,
+            results=sum(report.results),
+            held_rows=report.held_rows,
+            busy_ms=report.busy_ms,
+            cpu_ms=report.cpu_ms,
+            idle_ms=max(result.seconds * 1000 - report.busy_ms, 0.0),
+        )
+
+
+def _operators(result: StepResult) -> Iterator[OperatorProgress]:
+    def added_up(name: str) -> list[Any]:
+        return _sums(getattr(report, name) for report in result.reports)
+
+    numbers = zip(added_up("worked"), added_up("produced"), added_up("operator_cpu_ms"), strict=True)
+    for name, (rows, results, cpu_ms) in zip(result.operators, numbers, strict=True):
+        yield OperatorProgress(name, rows, results, cpu_ms)
+
+
+def _sums(counts: Iterable[Sequence[Any]]) -> list[Any]:
+    """Sums over processors."""
+    return [sum(values) for values in zip(*counts, strict=True)]
+
+
+def _by_alias(result: StepResult, values: Sequence[Value]) -> dict[str, Value]:
     return dict(zip(result.labels, values, strict=True))

@@ -17,7 +17,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.checks import unlogged
-from anabranch.runtime.compile.document import describe_query
+from anabranch.runtime.compile.document import query_document
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
@@ -41,7 +41,7 @@ class Query:
         except PySparkException as error:
             reason = (error.getMessage() or str(error)).split("\n")[0].partition(" SQLSTATE")[0]
             raise QueryError(f"Spark cannot analyse the query: {reason}") from error
-        self._described = describe_query(self._plan)
+        self._described = query_document(self._plan)
 
     def __repr__(self) -> str:
         """One line: the text, shortened, and the columns of the answer."""

@@ -44,7 +44,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
             }
             for name, frame in engine._sources.registered.items()
         },
-        "operators": [name for name, stream in engine.streams.items() if stream.applying is not None],
+        "operators": [name for name, stream in engine.streams.items() if stream.application is not None],
         "queries": queries,
     }
 

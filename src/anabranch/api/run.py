@@ -12,29 +12,32 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
-from anabranch.api.picture import draw
-from anabranch.api.progress import describe, groups, lateness_of, processors, totals
+from anabranch.api.picture import draw, state_lines
+from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, free_name, target_of
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.journal import open_log
+from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.budgets import Memory
-from anabranch.observe.events import Event, EventKind, EventLog, log_end
+from anabranch.manager.budgets import MemoryBudgets
+from anabranch.observe.events import Event, EventKind, log_end
 from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.progress import BatchProgress, Progress
 from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay, read_once
+from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
 from anabranch.runtime.sinks.answers import Target
-from anabranch.runtime.spark.internals import empty_frame
 from anabranch.runtime.spark.query_settings import session_like
 from anabranch.state.store import local_path
 
@@ -57,12 +60,12 @@ class Run:
         self._engine = engine
         self._checkpoint = checkpoint
         self._trigger = trigger
-        self._events = EventLog()
+        self._events = open_log(checkpoint)
         self._writers: dict[str, Writer] = {}
         self._targets: dict[str, Target] = {}
         self._opened: OpenedRun
         self._results: deque[StepResult] = deque(maxlen=KEPT_STEPS)
-        memory = Memory(engine._settings.memory)
+        memory = MemoryBudgets(engine._settings.memory)
         self._parts = RunParts(engine._settings, memory, checkpoint, self._events, self._results)
         self._past: list[Any] = []  # the progress of Spark's queries before the one that runs now
         self._changing = threading.RLock()
@@ -105,8 +108,12 @@ class Run:
 
     @property
     def events(self) -> list[Event]:
-        """What happened so far that is worth telling, oldest first."""
+        """What happened since the checkpoint began that is worth telling, oldest first; the newest 1,000."""
         return self._events.all()
+
+    def events_since(self, number: int | None = None) -> list[Event]:
+        """The events after the one with this number, oldest first; without a number those of this run."""
+        return self._events.since(number)
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -139,25 +146,25 @@ class Run:
     @property
     def recentProgress(self) -> list[dict[str, Any]]:
         """Progress of the recent batches: Spark's, with `numOutputRows` and our own numbers under `anabranch`."""
-        ours = {result.batch_id: result for result in list(self._results)}
-        found = [*self._past, *self._spark_query.recentProgress]
-        return [self._combine(json.loads(progress.json), ours) for progress in found]
+        return [self._with_step(progress) for progress in self._of_spark()]
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Progress of the last batch, or None before the first."""
-        progress = self._spark_query.lastProgress or next(reversed(self._past), None)
-        if progress is None:
-            return None
+        """Progress of the last batch, or None before the first; totals with what came after it."""
+        newest = self._spark_query.lastProgress or next(reversed(self._past), None)
+        return None if newest is None else self._with_step(newest, as_of_last=True)
+
+    @property
+    def progress(self) -> Progress | None:
+        """The last step, with a batch or without one, as a value; `lastProgress` shows it as a dict."""
         results = list(self._results)
-        combined = self._combine(json.loads(progress.json), {r.batch_id: r for r in results})
-        if "anabranch" in combined:
-            # With what came at the end of the input.
-            combined["anabranch"]["totals"] = totals(results[-1])
-            combined["anabranch"]["processors"] = processors(results[-1])
-            for name, told in combined["anabranch"]["queries"].items():
-                told["results"] = results[-1].totals["results"].get(name, told["results"])
-        return combined
+        return progress_of(results[-1], lateness_of(self._plan.layout)) if results else None
+
+    def batches_since(self, number: int = -1) -> list[BatchProgress]:
+        """The batches after the one with this number that became steps, as values, oldest first; of the recent ones."""
+        newest = self._spark_query.lastProgress  # enough for whoever follows a run, and much less than all
+        recent = [newest] if newest and newest.batchId <= number + 1 else self._of_spark()
+        return batches_of(recent, list(self._results), lateness_of(self._plan.layout), number)
 
     def groups(self) -> list[dict[str, Any]]:
         """The partition groups that have state now: a dict for each processor, operator and group."""
@@ -289,9 +296,7 @@ class Run:
         """Print the plan, with what was measured so far since it is this one, and the state per processor."""
         print(self._picture())
         if self._results:
-            last = self._results[-1]
-            for report, use in zip(last.reports, last.memory, strict=True):
-                print(f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}")
+            print(*state_lines(self._results[-1]), sep="\n")
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""
@@ -301,23 +306,24 @@ class Run:
         runner = self._runner
         return draw(self._plan, runner.placements, runner.processors, runner.measured())
 
-    def _combine(self, progress: dict[str, Any], ours: dict[int, StepResult]) -> dict[str, Any]:
-        progress["name"] = self.name  # Spark's query keeps the name that it was started with
-        result = ours.get(progress["batchId"])
-        if result is not None:
-            rows = result.output_rows.values()
-            progress.setdefault("sink", {})["numOutputRows"] = -1 if -1 in rows else sum(rows)
-            progress["anabranch"] = describe(result, lateness_of(self._plan.layout))
-        return progress
+    def _of_spark(self) -> list[Any]:
+        return [*self._past, *self._spark_query.recentProgress]
+
+    def _with_step(self, progress: Any, *, as_of_last: bool = False) -> dict[str, Any]:
+        # Spark's query keeps the name that it was started with.
+        batch = {**json.loads(progress.json), "name": self.name}
+        return with_step(batch, list(self._results), lateness_of(self._plan.layout), as_of_last=as_of_last)
 
     @property
     def _ends_by_itself(self) -> bool:
         return bool(self._trigger.get("availableNow")) and not self._left_open
 
-    def _launch(self, writers: dict[str, Writer], removed: Collection[str] = ()) -> None:
+    def _launch(self, writers: dict[str, Writer], removed: Collection[str] = (), resumed: Step | None = None) -> None:
         """Answer these queries, from the checkpoint's last step on, in a new query of Spark's."""
         engine, checkpoint = self._engine, self._checkpoint
         proposal = propose(checkpoint, self._questions(writers), engine._prepare_again, removed)
+        if resumed is not None:
+            self._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):
             self._events.add(EventKind.WARNING, warning)
         self._take_over(open_run(self._parts, proposal), writers)
@@ -341,7 +347,7 @@ class Run:
         return self._opened.runner
 
     @property
-    def _plan(self) -> Plan:
+    def _plan(self) -> PreparedPlan:
         return self._opened.plan
 
     @property
@@ -393,7 +399,7 @@ class Run:
         try:
             self._spark_query.stop()
             self._runner.started()
-            self._past = [*self._past, *self._spark_query.recentProgress][-KEPT_PROGRESS:]
+            self._past = self._of_spark()[-KEPT_PROGRESS:]
             try:
                 self._launch(writers, before.keys() - writers.keys())
             except BaseException:
@@ -491,8 +497,3 @@ class Run:
             watched.awaitTermination()
         with self._changing:
             return watched is not self._spark_query
-
-
-def no_rows(spark: SparkSession, plan: Plan) -> DataFrame:
-    """An empty batch, in a session of its own."""
-    return empty_frame(session_like(spark), plan.packed.schema)

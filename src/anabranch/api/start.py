@@ -48,11 +48,8 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
     run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
     try:
-        resumed = checkpoint.last_step()
-        if resumed is not None:
-            run._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         removed = missing_queries(checkpoint, named) if missing == REMOVE else []
-        run._launch(named, removed)
+        run._launch(named, removed, checkpoint.last_step())
         for name in removed:
             run._events.add(
                 EventKind.REMOVE, f"the query {name!r} is answered no longer, since it is not started", query=name

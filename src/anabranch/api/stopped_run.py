@@ -20,16 +20,16 @@ from pyspark.sql import types as T
 
 import anabranch
 from anabranch.api.engine import Engine
-from anabranch.api.run import no_rows
 from anabranch.api.targets import target_of
 from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
-from anabranch.manager.budgets import Memory
-from anabranch.observe.events import EventLog
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
+from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.spark.query_settings import put_in_force, session_like
 from anabranch.state.store import Json
 
@@ -89,7 +89,7 @@ def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
         for identity, state in zip(plan["operators"], manifest.operators, strict=True):
             # Only a grouping's own step can tell which of its spilled groups still owe answers.
             owing = state.generations if identity in plan["groupings"] else state.owing()
-            if owing or any(state.held) or state.overdue:
+            if owing or any(state.held) or state.lagging:
                 return True
     return False
 
@@ -123,7 +123,9 @@ def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint)
     smaller = now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"])
     if not smaller and any(now[part] != stored[part] for part in now if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
-    parts = RunParts(engine._settings, Memory(engine._settings.memory), checkpoint, EventLog(), deque())
+    parts = RunParts(
+        engine._settings, MemoryBudgets(engine._settings.memory), checkpoint, open_log(checkpoint), deque()
+    )
     return open_run(parts, proposal if smaller else replace(proposal, document=stored))
 
 

@@ -96,8 +96,7 @@ def execute(job: Job) -> Outcome:
         raise BenchmarkError(f"{job.contender} does not report sink.numOutputRows for the {job.sink} sink")
     results = sum(batch.results or 0 for batch in batches)
     # What Anabranch answers when the input ends belongs to no batch.
-    told = (query.lastProgress or {})["anabranch"]["queries"] if ours else {}
-    answers = {int(entry["results"]) for entry in told.values()}
+    answers = {int(rows) for rows in query.progress.totals.results.values()} if ours else set()
     if len(answers) > 1:
         raise BenchmarkError(f"{job.contender}: two queries over one join have different numbers of results")
     return Outcome(seconds, batches, answers.pop() if answers else results, state_bytes=_state_bytes(query, ours))
@@ -107,8 +106,8 @@ def _state_bytes(query: Any, ours: bool) -> int:
     """How large Anabranch's state was at most after a batch."""
     if not ours:
         return 0
-    seen = [progress["anabranch"]["processors"] for progress in query.recentProgress if "anabranch" in progress]
-    return max((sum(p["activeBytes"] + p["spilledBytes"] for p in processors) for processors in seen), default=0)
+    seen = [batch.step.processors for batch in query.batches_since()]
+    return max((sum(p.active_bytes + p.spilled_bytes for p in processors) for processors in seen), default=0)
 
 
 def _session(job: Job) -> SparkSession:

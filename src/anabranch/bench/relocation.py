@@ -97,7 +97,7 @@ def run(spark: SparkSession, options: RelocationOptions, report: Callable[[str],
         running.processAllAvailable()
         report(f"filling a processor with {options.state} of state")
         before = [_batch(running, source) for _ in range(options.batches - 1)]
-        size = sum(entry["activeBytes"] for entry in running.lastProgress["anabranch"]["processors"])  # type: ignore[index]
+        size = sum(entry.active_bytes for entry in running.batches_since()[-1].step.processors)
         moves, copied, after, between = [], 0, [], []
         for turn in range(options.turns):
             report(f"move {turn + 1} of {options.turns}")
@@ -141,12 +141,10 @@ class _Source:
 
 def _batch(running: Run, source: _Source) -> float:
     """Let one more batch arrive; returns how many seconds it took."""
-    last = (running.lastProgress or {}).get("batchId", -1)
+    last = max((batch.number for batch in running.batches_since()), default=-1)
     source.write()
     running.processAllAvailable()
-    seconds: list[float] = [
-        p["durationMs"]["triggerExecution"] / 1000 for p in running.recentProgress if p["batchId"] > last
-    ]
+    seconds = [batch.seconds for batch in running.batches_since(last)]
     if not seconds:
         raise BenchmarkError("bench relocation: no batch came")
     return max(seconds)

@@ -7,6 +7,7 @@
     settings    the settings of a session that decide what a query means
     queries     the queries that a checkpoint answers, since when, and removing one of them
     carry_over  state carried over from one plan to the next
+    journal     the events of a checkpoint on disk
     offsets     Spark's offset logs under a new plan
     survey      reading a checkpoint without disturbing the run that uses it
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from anabranch.checkpoint.step import InitialPlacement, Step
-from anabranch.plan.placement import on_processors
+from anabranch.plan.placement import converted
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.spine import Spine
@@ -42,7 +42,7 @@ def carry_over(
 
     there = _listed(last.routings, *operators, None)
     homes = {families[n]: routing.placement for n, routing in enumerate(there) if routing is not None}
-    wanted = [on_processors(placement, asked.processors, last.processors) for placement in asked.placements]
+    wanted = [converted(placement, asked.processors, last.processors) for placement in asked.placements]
     asked_then = zip(asked.placements, _listed(last.asked.placements, *operators, None), strict=True)
     step = replace(
         last,

@@ -9,6 +9,7 @@
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
     run.json            what the last run was made of: settings, streams, queries, sinks
+    events/*.jsonl      what happened, for people (`journal`)
     staging/            files that Spark writes for file sinks, until they are published
     extra.json          the last step that was to be made without a batch: what it does, and its number among these
     spark/N/            Spark's own offsets and commits, under plan N
@@ -105,7 +106,7 @@ class Checkpoint:
             self._acquire_lock()
             # First of all, so that a crash leaves nothing behind that could be taken for somebody else's folder.
             create_file(self.path / ID, encode_document({"id": uuid.uuid4().hex}))
-            for directory in ("state", "steps", "reports", "epochs", "plans", "spark"):
+            for directory in ("state", "steps", "reports", "epochs", "plans", "spark", "events"):
                 (self.path / directory).mkdir(exist_ok=True)
             sync(self.path)
             shutil.rmtree(self.scratch, ignore_errors=True)

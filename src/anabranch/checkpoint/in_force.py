@@ -79,7 +79,7 @@ class InForce:
         names = [f"{number:010d}-{p:04d}-listed.json" for p in range(distribution.processors)]
         for p, (name, manifest) in enumerate(zip(names, distribution.manifests, strict=True)):
             report = Report.empty(p, len(last.newest), 0, 0)
-            report.look_at(manifest)
+            report.count_state(manifest)
             write_file(directory / name, encode_document(report_body(report, manifest)))
         step = self._checkpoint.next_step(
             last,

@@ -11,8 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from anabranch.checkpoint.directory import Checkpoint, differences
+from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean
+from anabranch.observe.events import EventKind
 from anabranch.plan.network import Request
 from anabranch.state.store import Json
 
@@ -78,6 +80,7 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
         record["queries"].pop(name, None)
         checkpoint.record(record)
         checkpoint.adopt({**plan, "queries": left})
+        open_log(checkpoint).add(EventKind.REMOVE, f"the query {name!r} is answered no longer", query=name)
         return list(left)
     finally:
         checkpoint.release()

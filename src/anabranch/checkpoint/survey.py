@@ -6,7 +6,8 @@ damage only if the step that names it is still among the retained ones after the
 again from the newer steps.
 
 Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
-sizes only); damage is collected, not raised, so that one look names all of it.
+sizes only); damage is collected, not raised, so that one look names all of it. Events are for people: those that cannot
+be read are left out, and that is no damage.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
 from anabranch.checkpoint.existing import existing_checkpoint
+from anabranch.checkpoint.journal import EVENTS, read_events
 from anabranch.checkpoint.step import Step
 from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.manager.debt import owed_results, waiting_rows
@@ -75,12 +77,13 @@ class _Look:
             self.damage.append(text)
 
 
-def survey(path: Path, version: str, *, quick: bool = False) -> Inspection:
-    """What the checkpoint at `path` holds, to an engine of this version."""
+def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) -> Inspection:
+    """What the checkpoint at `path` holds, to an engine of this version, with the newest `events` so many."""
     checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
-            return _look(_Look(checkpoint, version), quick)
+            inspection = _look(_Look(checkpoint, version), quick)
+            return replace(inspection, events=tuple(read_events(checkpoint.path)[-events:])) if events else inspection
         except _MovedOnError:
             continue
     raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
@@ -133,7 +136,7 @@ def _look(look: _Look, quick: bool) -> Inspection:
             for found in _spilled(processor, manifest, plan, identity.get("groups", 1))
         ),
         groups=groups,
-        disk={name: _size(look.checkpoint.path / name) for name in FOLDERS},
+        disk={name: _size(look.checkpoint.path / name) for name in (*FOLDERS, EVENTS)},
         unreferenced=tuple(_unreferenced(look)),
         verified=not quick,
         damage=tuple(look.damage),

@@ -24,17 +24,18 @@ def inspect(
     quick: Annotated[
         bool, typer.Option("--quick", help="Compare sizes only; read no state file, count no groups.")
     ] = False,
+    events: Annotated[int, typer.Option("--events", help="Add the newest events, so many.", metavar="N", min=0)] = 0,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
     """Show what a checkpoint holds, and check it for damage.
 
     Tells what query it belongs to, its committed steps, watermarks and totals, the state of every processor and input
-    (rows, bytes, sorted runs, merges under way), of every partition group with --groups, and sizes on disk. Every file
-    is verified; what is damaged or missing is named, and the exit code is 1. Needs no Spark and only reads, so it may
-    look at the checkpoint of a run that goes on.
+    (rows, bytes, sorted runs, merges under way), of every partition group with --groups, the newest events with
+    --events, and sizes on disk. Every file is verified; what is damaged or missing is named, and the exit code is 1.
+    Needs no Spark and only reads, so it may look at the checkpoint of a run that goes on.
     """
-    found = survey(checkpoint, anabranch.__version__, quick=quick)
+    found = survey(checkpoint, anabranch.__version__, quick=quick, events=events)
     if as_json:
         print(json.dumps(found.document(), indent=2))
     else:

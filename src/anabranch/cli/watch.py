@@ -1,4 +1,4 @@
-"""A run, followed to its end: progress is polled a few times a second and told to a view.
+"""A run, followed to its end: progress is polled a few times a second and shown by a view.
 
 Polled, because the main thread has to be where a signal can reach it: asleep, and not inside a call to the JVM.
 """
@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any
 
 from rich.console import Console
 
 from anabranch.api.run import Run
-from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
-from anabranch.observe.story import Story, batch_seen
+from anabranch.observe.story import Story, batch_seen, processors_seen
 from anabranch.observe.terminal import LiveView, PlainView, View
 
 POLL_SECONDS = 0.2
@@ -47,42 +44,25 @@ def watch(run: Run, story: Story, view: View) -> float:
 
 
 def _follow(run: Run, story: Story, view: View) -> None:
-    told: Event | None = None
+    last_event: int | None = None
     with view:
         active = True
         while active:
             # Asked before the look, so that what happens between the two is seen in a last look.
             active = run.isActive
-            told = _tell_events(run, told, story, view)
-            for progress in _new_progress(run, story):
-                batch = batch_seen(progress)
-                if batch is not None and story.add(batch):
-                    view.batch(batch)
+            for event in run.events_since(last_event):
+                story.add_event(event)
+                view.event(event)
+                last_event = event.number
+            for batch in run.batches_since(-1 if story.last is None else story.last.number):
+                seen = batch_seen(batch)
+                if story.add(seen):
+                    view.batch(seen)
+            if story.last is not None and run.progress is not None:
+                story.see(processors_seen(run.progress))
             view.tick()
             if active:
                 time.sleep(POLL_SECONDS)
-
-
-def _new_progress(run: Run, story: Story) -> Iterator[dict[str, Any]]:
-    """What is new since the last look; normally one report, more if batches are faster than we look."""
-    newest = run.lastProgress
-    if newest is None:
-        return
-    known = story.last.number if story.last is not None else -1
-    if newest["batchId"] > known + 1:
-        yield from (progress for progress in run.recentProgress if progress["batchId"] > known)
-    else:
-        yield newest
-
-
-def _tell_events(run: Run, told: Event | None, story: Story, view: View) -> Event | None:
-    """Tell what came after `told`; a run keeps its newest events only, so they cannot be counted off."""
-    events = run.events
-    start = next((n + 1 for n in reversed(range(len(events))) if events[n] is told), 0)
-    for event in events[start:]:
-        story.add_event(event)
-        view.event(event)
-    return events[-1] if events else told
 
 
 def _print_line(line: str) -> None:

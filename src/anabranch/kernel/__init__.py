@@ -1,8 +1,8 @@
-"""How it is computed: Arrow in, Arrow out, NumPy in between; no Spark, no storage, no loop per row.
+"""The computing of results: Arrow in, Arrow out, NumPy in between; no Spark, no storage, no loop per row.
 
 operator    the contract of a stateful operator
 delta       the rows of a batch, sorted out by port
-probe       ranges of sorted rows: found, narrowed, expanded
+probe       finding, narrowing and expanding ranges of sorted rows
 lookup      rows of some keys and times at a port
 expression  expressions that have Spark's meaning
 join/       joins: the rows of all inputs that share a hash are gathered, then enumerated

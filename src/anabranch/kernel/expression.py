@@ -37,15 +37,15 @@ class Constant:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A function of other expressions; a cast has the type it is to."""
+class FunctionCall:
+    """A function of other expressions. A cast has the `type` of its result."""
 
     function: str
     arguments: tuple[Expression, ...]
     type: pa.DataType | None = None
 
 
-Expression = Column | Constant | Call
+Expression = Column | Constant | FunctionCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def columns_of(expression: Expression) -> set[str]:
     """The columns that an expression reads."""
     if isinstance(expression, Column):
         return {expression.name}
-    arguments = expression.arguments if isinstance(expression, Call) else ()
+    arguments = expression.arguments if isinstance(expression, FunctionCall) else ()
     return {name for argument in arguments for name in columns_of(argument)}
 
 
@@ -78,7 +78,7 @@ def evaluate(fused: Fused, rows: pa.RecordBatch) -> pa.Array:
 
 
 def _failing_row(fused: Fused, rows: pa.RecordBatch) -> str:
-    """What the expression reads of the first row that it fails on, found by halving."""
+    """The values of the first row that the expression fails on, as text; the row is found by halving."""
     while len(rows) > 1:
         half = rows.slice(0, len(rows) // 2)
         try:
@@ -91,7 +91,7 @@ def _failing_row(fused: Fused, rows: pa.RecordBatch) -> str:
 
 
 def select(conditions: Sequence[Fused], rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows that meet all conditions. A condition is asked only of rows that meet those before it."""
+    """The rows that meet all conditions. A condition is evaluated only on rows that meet those before it."""
     for condition in conditions:
         if len(rows):
             rows = rows.filter(evaluate(condition, rows), null_selection_behavior="drop")

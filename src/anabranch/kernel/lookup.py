@@ -1,4 +1,4 @@
-"""What an operator asks of the state at a port: which keys have rows of some time, and all rows of these keys.
+"""Look-ups in the state at a port: the keys that have rows of some time, and all rows of these keys.
 
 Keys are known by their hashes. Different keys may share one, so whoever groups rows compares the key columns too.
 """
@@ -25,7 +25,7 @@ Times = NDArray[np.int64]
 
 
 def settled_at(settled: Settled, hashes: Hashes) -> tuple[Times, Times]:
-    """From when on and up to when rows are settled, by hash."""
+    """For each hash, the time from which on and the time up to which its rows are settled."""
     ends = [(_time(own.since), _time(own.until)) for own in (settled, *(own for _, own in settled.others))]
     if not settled.others:
         since, until = ends[0]
@@ -34,23 +34,23 @@ def settled_at(settled: Settled, hashes: Hashes) -> tuple[Times, Times]:
     by_group = np.tile(np.array(ends[0], dtype=np.int64), (count, 1))
     for (groups, _), own in zip(settled.others, ends[1:], strict=True):
         by_group[groups.mask()] = own
-    found = by_group[groups_of(hashes, count)]
-    return found[:, 0], found[:, 1]
+    ends_of = by_group[groups_of(hashes, count)]
+    return ends_of[:, 0], ends_of[:, 1]
 
 
 def settled_hashes(segments: Sequence[Segment], settled: Settled) -> Hashes:
     """The ascending hashes of rows that are settled; runs of other times, and groups that rest, are not looked at."""
-    found = []
+    hashes_of = []
     for groups, own in _shares(settled):
         since, until = _time(own.since), _time(own.until)
         for segment in segments if since < until else ():
             outside = segment.span is not None and (segment.span[0] >= until or segment.span[1] < since)
             if segment.ts is not None and not outside:
                 part = segment if groups is None else segment.among(groups)
-                rows = slice(None) if part.groups is None else part.meant()
+                rows = slice(None) if part.groups is None else part.selected()
                 hashes, times = segment.hashes[rows], segment.ts[rows]
-                found.append(hashes[(times >= since) & (times < until)])
-    return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)
+                hashes_of.append(hashes[(times >= since) & (times < until)])
+    return np.unique(np.concatenate(hashes_of)) if hashes_of else np.empty(0, dtype=np.uint64)
 
 
 def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashes:
@@ -59,8 +59,8 @@ def hashes_between(segments: Sequence[Segment], since: int, until: int) -> Hashe
 
 
 def in_time(segments: Sequence[Segment]) -> list[Segment]:
-    """The segments in the order of their last times: so rows of a key that are found one after the other need no
-    sorting, as long as the last rows of a segment are what is found in it."""
+    """The segments in the order of their last times. Rows that are gathered segment by segment then mostly are in the
+    order of time already."""
     return sorted(segments, key=lambda segment: _span(segment)[::-1])
 
 
@@ -70,11 +70,11 @@ def ranges_of(segments: Sequence[Segment], hashes: Hashes, before: Times) -> lis
     return [_older(segment, probe(index, segment), before) for segment in segments]
 
 
-def gather(segments: Sequence[Segment], found: Sequence[Ranges]) -> pa.RecordBatch:
+def gather(segments: Sequence[Segment], matching: Sequence[Ranges]) -> pa.RecordBatch:
     """The rows of these ranges, segment by segment; at least one of them has some."""
     parts = [
         segment.rows.take(pa.array(ranges_to_rows(ranges.start, ranges.lengths)))
-        for segment, ranges in zip(segments, found, strict=True)
+        for segment, ranges in zip(segments, matching, strict=True)
         if len(ranges.owner)
     ]
     return concatenated(parts)
@@ -82,8 +82,8 @@ def gather(segments: Sequence[Segment], found: Sequence[Ranges]) -> pa.RecordBat
 
 def rows_of(segments: Sequence[Segment], hashes: Hashes, before: int) -> pa.RecordBatch | None:
     """All rows that have one of the hashes and are older than `before`; None if there are none."""
-    found = ranges_of(segments, hashes, np.full(len(hashes), before)) if len(hashes) else []
-    return gather(segments, found) if any(len(ranges.owner) for ranges in found) else None
+    matching = ranges_of(segments, hashes, np.full(len(hashes), before)) if len(hashes) else []
+    return gather(segments, matching) if any(len(ranges.owner) for ranges in matching) else None
 
 
 def first_at(segment: Segment, ranges: Ranges, time: Times) -> Indices:
@@ -105,15 +105,15 @@ def last_rows(segments: Sequence[Segment], hashes: Hashes, since: Times, until: 
     of runs, as long as time passes from run to run, be it for each group of keys by itself.
     """
     ends = [_span(segment)[1] for segment in segments]
-    known = np.zeros(len(hashes), dtype=np.int64)
+    newer_rows = np.zeros(len(hashes), dtype=np.int64)
     lacking, index = np.arange(len(hashes)), HashIndex.of(hashes)
     kept = [Ranges.none()] * len(segments)
-    seen: list[_Earlier] = []
+    looked_into: list[_Earlier] = []
     for n in sorted(range(len(segments)), key=lambda n: ends[n], reverse=True):
-        for rows in seen:
-            rows.count_newer(ends[n], known)
-        seen = [rows for rows in seen if len(rows.owner)]
-        enough = known[lacking] >= max(count, 1)
+        for rows in looked_into:
+            rows.count_newer(ends[n], newer_rows)
+        looked_into = [rows for rows in looked_into if len(rows.owner)]
+        enough = newer_rows[lacking] >= max(count, 1)
         if enough.all():
             break
         if enough.any():
@@ -122,17 +122,17 @@ def last_rows(segments: Sequence[Segment], hashes: Hashes, since: Times, until: 
         ranges, times = probe(index, segments[n]), _times(segments[n])
         ranges = _older(segments[n], replace(ranges, owner=lacking[ranges.owner]), until)
         begins = first_at(segments[n], ranges, since)
-        # Whatever is known is newer than all rows here: no more than the rest of them can be among the last.
-        start = np.maximum(begins - (count - known[ranges.owner]), ranges.start)
+        # What is counted is newer than all rows here: no more than the rest of them can be among the last.
+        start = np.maximum(begins - (count - newer_rows[ranges.owner]), ranges.start)
         ranges = replace(ranges, start=with_equals(times, ranges, start))
-        seen.append(_Earlier.of(ranges, begins, times))
+        looked_into.append(_Earlier.of(ranges, begins, times))
         kept[n] = ranges.where(ranges.start < ranges.stop)
     return kept
 
 
 @dataclass(slots=True)
 class _Earlier:
-    """How many rows of some hashes a segment has that are not asked for themselves, and when the first of them was."""
+    """How many rows before its hash's time `since` a segment has, per hash, and the time of the first of them."""
 
     owner: Indices
     rows: Indices
@@ -144,10 +144,10 @@ class _Earlier:
         start = ranges.start[some]
         return cls(ranges.owner[some], begins[some] - start, times[start])
 
-    def count_newer(self, time: int, known: Indices) -> None:
-        """Add to what is known what is newer than a time as a whole, once."""
+    def count_newer(self, time: int, counts: Indices) -> None:
+        """Add to the counts, once, the hashes whose rows here are all newer than a time."""
         newer = self.first > time
-        known[self.owner[newer]] += self.rows[newer]
+        counts[self.owner[newer]] += self.rows[newer]
         self.owner, self.rows, self.first = self.owner[~newer], self.rows[~newer], self.first[~newer]
 
 

@@ -43,7 +43,7 @@ class Settled:
 
 
 class StatefulOperator(Protocol):
-    """What a processor asks of an operator. All of it is vectorised: no loop per row."""
+    """The methods that a processor calls of an operator. All of them are vectorised: no loop per row."""
 
     @property
     def waits(self) -> bool:
@@ -59,7 +59,8 @@ class StatefulOperator(Protocol):
 
 
 def answers_later(operator: object) -> bool:
-    """Whether an operator of our own has little to do with rows in the step in which they come, and counts answers."""
+    """Whether an operator works on rows mainly in a later step than they come in, when they are settled, as groupings
+    do."""
     return isinstance(operator, SpillableOperator) and operator.waits
 
 
@@ -69,7 +70,7 @@ Counted = tuple[pa.RecordBatch, NDArray[np.int64]]
 
 @runtime_checkable
 class SpillableOperator(Protocol):
-    """An operator whose partition groups can be spilled, and what was postponed by it produced later: our own."""
+    """One of our own operators: its partition groups can be spilled, and it can produce the postponed results later."""
 
     @property
     def waits(self) -> bool:
@@ -77,7 +78,7 @@ class SpillableOperator(Protocol):
 
     @property
     def can_spill(self) -> bool:
-        """Whether that leaves its answer as it is."""
+        """Whether its groups can be spilled without changing the answer."""
 
     @property
     def freezes(self) -> bool:
@@ -91,7 +92,7 @@ class SpillableOperator(Protocol):
     def owed(
         self, generations: Sequence[Sequence[Sequence[Segment]]], settled: Settled, groups: int
     ) -> Iterator[Counted]:
-        """What was postponed: per generation, oldest first, the segments at each port."""
+        """The results that spilling has postponed. `generations` are, oldest first, the segments at each port."""
 
     def keep(self, port: int, rows: Segment, settled: Settled) -> Segment:
         """As of a `StatefulOperator`."""

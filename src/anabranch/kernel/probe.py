@@ -52,15 +52,15 @@ def probe(wanted: HashIndex, segment: Segment) -> Ranges:
     first = int(np.searchsorted(wanted.hashes, segment.hashes[0], side="left"))
     last = int(np.searchsorted(wanted.hashes, segment.hashes[-1], side="right"))
     if segment.index is None or len(segment) < last - first:
-        found = _probe_rows(wanted, segment.hashes)
+        ranges = _probe_rows(wanted, segment.hashes)
     else:
         owner, row = segment.index.locate(wanted.hashes[first:last])
-        found = Ranges(owner + first, row - segment.offset, segment.index.ends(row) - segment.offset)
-    return found if segment.groups is None else found.where(segment.groups.holds(wanted.hashes[found.owner]))
+        ranges = Ranges(owner + first, row - segment.offset, segment.index.ends(row) - segment.offset)
+    return ranges if segment.groups is None else ranges.where(segment.groups.holds(wanted.hashes[ranges.owner]))
 
 
 def _probe_rows(wanted: HashIndex, hashes: NDArray[np.uint64]) -> Ranges:
-    """The same, looking for the rows among the wanted."""
+    """The same ranges, found by looking up the hashes of the rows in the index of the wanted ones."""
     rows, owner = wanted.locate(hashes)
     heads = np.flatnonzero(np.diff(owner, prepend=-1))
     start = rows[heads]

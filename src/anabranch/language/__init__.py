@@ -15,7 +15,7 @@ The path of a query through this package, one step per module:
     grouping     GROUP BY, HAVING and DISTINCT
     conjuncts    a condition split at its ANDs and an equality at its sign
     shape        the tree of joins that a user asks for
-    binder       all of it put together
+    binder       the whole way from a text to a query, by all of the above
 
 Nothing here knows types: Spark checks those when it analyses the texts that the binder produces.
 """

@@ -12,7 +12,7 @@ from dataclasses import replace
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
 from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
-from anabranch.language.derived import Derived, derive, flattened, refuse_captured, unite
+from anabranch.language.derived import Derived, derive, flattened, refuse_captured, united_sources
 from anabranch.language.dialect import read
 from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import (
@@ -27,11 +27,11 @@ from anabranch.language.grouping import (
 from anabranch.language.items import Item, read_items
 from anabranch.language.scope import ColumnRef, Scope, match, open_scope
 from anabranch.language.shape import read_shape
-from anabranch.language.source import Source as Text
+from anabranch.language.source import SourceText
 from anabranch.plan.arrangement import UnconnectedError
 from anabranch.plan.join_order import arranged
 from anabranch.plan.query import (
-    Applying,
+    Application,
     Condition,
     ContinuousQuery,
     Equality,
@@ -72,10 +72,10 @@ def parse_query(
     def bind_block(statement: Statement) -> ContinuousQuery:
         return _bind(text, source, statement, streams)
 
-    return _united(source, unite(source, statements, streams, bind_block))
+    return _united(source, united_sources(source, statements, streams, bind_block))
 
 
-def _united(source: Text, sources: Sequence[Source]) -> ContinuousQuery:
+def _united(source: SourceText, sources: Sequence[Source]) -> ContinuousQuery:
     """The answers of blocks as one."""
     flat = [flattened(fed) for fed in sources]
     blocks = [block for block in flat if block is not None]
@@ -87,7 +87,7 @@ def _united(source: Text, sources: Sequence[Source]) -> ContinuousQuery:
 
 def _bind(
     text: str,
-    source: Text,
+    source: SourceText,
     statement: Statement,
     streams: Mapping[str, StreamSchema],
     joins: str = AUTO,
@@ -95,9 +95,9 @@ def _bind(
 ) -> ContinuousQuery:
     """A SELECT as a query."""
     grouped = is_grouped(statement)
-    applying = _applying(source, statement, streams)
-    if applying is not None:
-        return _over_an_operator(text, source, statement, streams, applying)
+    application = _application(source, statement, streams)
+    if application is not None:
+        return _over_an_operator(text, source, statement, streams, application)
     derived = derive(source, statement, streams, lambda block: _bind(text, source, block, streams))
     statement, sources = derived.statement, derived.sources
     if (
@@ -151,8 +151,8 @@ def _bind(
         raise _not_connected(source, scope.aliases, error) from None
 
 
-def _selected(source: Text, statement: Statement, derived: Derived) -> ContinuousQuery:
-    """Selection and projection of what blocks answer."""
+def _selected(source: SourceText, statement: Statement, derived: Derived) -> ContinuousQuery:
+    """Selection and projection of the answers of blocks."""
     scope = open_scope(source, statement.items, derived.streams, single=True)
     items = read_items(statement, scope)
     outputs = tuple(Output(item.name, item.below) for item in items)
@@ -163,30 +163,30 @@ def _selected(source: Text, statement: Statement, derived: Derived) -> Continuou
     return _united(source, [replace(entry, steps=(*entry.steps, step)) for entry in fed])
 
 
-def _applying(source: Text, statement: Statement, streams: Mapping[str, StreamSchema]) -> Applying | None:
-    """What the stream in FROM is made of, if it is there alone and an operator gives it."""
+def _application(source: SourceText, statement: Statement, streams: Mapping[str, StreamSchema]) -> Application | None:
+    """The application of a user's operator that makes the stream in FROM, if it stands there alone; otherwise None."""
     item = statement.items[0]
     name = match(item.stream, streams) if not item.branches else None
-    applying = streams[name].applying if name is not None else None
-    if applying is None or len(statement.items) > 1 or is_grouped(statement):
+    application = streams[name].application if name is not None else None
+    if application is None or len(statement.items) > 1 or is_grouped(statement):
         return None
     if item.window is not None:
         hint = "how long it keeps rows is said where it is registered"
         raise source.unsupported("a window on what an operator gives", item.window_span or item.span, hint)
-    return applying
+    return application
 
 
 def _over_an_operator(
-    text: str, source: Text, statement: Statement, streams: Mapping[str, StreamSchema], applying: Applying
+    text: str, source: SourceText, statement: Statement, streams: Mapping[str, StreamSchema], application: Application
 ) -> ContinuousQuery:
-    """Selection and projection of what an operator gives."""
+    """Selection and projection of the results of a user's operator."""
     scope = open_scope(source, statement.items, streams, single=True)
     outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
     conditions = _distinct([part.below for part in parts])
-    grouping = Grouping(applying.key, (), conditions, applied=applying.applied)
-    over = applying.over
-    entry = JoinInput(over, over, applying.retention, applying.key, (), (), (Source(over),))
+    grouping = Grouping(application.key, (), conditions, applied=application.applied)
+    over = application.over
+    entry = JoinInput(over, over, application.retention, application.key, (), (), (Source(over),))
     return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 
@@ -256,7 +256,7 @@ def _column_term(ref: ColumnRef) -> Term:
     return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
 
 
-def _not_connected(source: Text, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
+def _not_connected(source: SourceText, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:
     """There are streams that no equality connects; say which ones belong together."""
     parts = [_names(aliases[n] for n in sorted(part)) for part in error.parts]
     if all(len(part) == 1 for part in error.parts):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from sqlglot import TokenType, exp
 
 from anabranch.errors import UnsupportedError
-from anabranch.language.dialect import WINDOW, place, span_of
-from anabranch.language.source import Source, Span
+from anabranch.language.dialect import WINDOW, identifier_span, span_of
+from anabranch.language.source import SourceText, Span
 from anabranch.language.windows import Window
 
 # How users know the arguments of a Select that have another name in sqlglot.
@@ -86,12 +86,12 @@ class Statement:
     distinct: bool = False
 
 
-def take_apart(source: Source, tree: exp.Expr) -> tuple[Statement, ...]:
+def take_apart(source: SourceText, tree: exp.Expr) -> tuple[Statement, ...]:
     """The SELECTs that are united; `UnsupportedError` naming the first construct that is not supported."""
     return tuple(_branches(source, tree))
 
 
-def _select(source: Source, tree: exp.Expr) -> Statement:
+def _select(source: SourceText, tree: exp.Expr) -> Statement:
     if isinstance(tree, exp.SetOperation):
         raise source.unsupported(SET_OPERATIONS.get(type(tree), "a set operation"))
     if isinstance(tree, exp.Subquery):
@@ -128,7 +128,7 @@ def _select(source: Source, tree: exp.Expr) -> Statement:
     )
 
 
-def _only_known(source: Source, node: exp.Expr) -> None:
+def _only_known(source: SourceText, node: exp.Expr) -> None:
     for name, value in node.args.items():
         if value and name not in READ[type(node)]:
             if name == "operation_modifiers":
@@ -136,7 +136,7 @@ def _only_known(source: Source, node: exp.Expr) -> None:
             raise source.unsupported(CLAUSES.get(name, name.strip("_").replace("_", " ").upper()))
 
 
-def _check_join(source: Source, join: exp.Join) -> None:
+def _check_join(source: SourceText, join: exp.Join) -> None:
     words = [str(join.args[arg]).upper() for arg in ("method", "side", "kind") if join.args.get(arg)]
     if words not in ([], ["INNER"], ["CROSS"]):
         hint = "only inner joins are, as FROM a, b or a JOIN b ON ..."
@@ -144,7 +144,7 @@ def _check_join(source: Source, join: exp.Join) -> None:
     _only_known(source, join)
 
 
-def _item(source: Source, table: exp.Expr, join: exp.Join | None) -> FromItem:
+def _item(source: SourceText, table: exp.Expr, join: exp.Join | None) -> FromItem:
     if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Query):
         return _sub_query(source, table, join)
     if not isinstance(table, exp.Table):
@@ -174,12 +174,12 @@ def _using(join: exp.Join | None) -> tuple[tuple[str, Span], ...]:
     return tuple((name.name, _whole([name])) for name in join.args.get("using") or []) if join else ()
 
 
-def _is_after_comma(source: Source, start: int) -> bool:
+def _is_after_comma(source: SourceText, start: int) -> bool:
     before = [token for token in source.tokens if token.start < start]
     return bool(before) and before[-1].token_type == TokenType.COMMA
 
 
-def _sub_query(source: Source, node: exp.Subquery, join: exp.Join | None) -> FromItem:
+def _sub_query(source: SourceText, node: exp.Subquery, join: exp.Join | None) -> FromItem:
     _only_known(source, node)
     alias = node.args.get("alias")
     if alias is None or not isinstance(alias.this, exp.Identifier):
@@ -201,7 +201,7 @@ def _sub_query(source: Source, node: exp.Subquery, join: exp.Join | None) -> Fro
     )
 
 
-def _branches(source: Source, node: exp.Expr) -> Iterator[Statement]:
+def _branches(source: SourceText, node: exp.Expr) -> Iterator[Statement]:
     """The SELECTs of a sub-query, united by UNION ALL."""
     if isinstance(node, exp.Subquery) and not node.args.get("alias"):
         _only_known(source, node)
@@ -216,7 +216,7 @@ def _branches(source: Source, node: exp.Expr) -> Iterator[Statement]:
         yield _select(source, node)
 
 
-def _opening(source: Source, alias: int) -> int:
+def _opening(source: SourceText, alias: int) -> int:
     """Where the parenthesis stands that a sub-query begins with, given where its alias does."""
     depth = 0
     for token in reversed([token for token in source.tokens if token.start < alias]):
@@ -226,7 +226,7 @@ def _opening(source: Source, alias: int) -> int:
     return 0
 
 
-def _not_a_stream(source: Source, node: exp.Expr) -> UnsupportedError:
+def _not_a_stream(source: SourceText, node: exp.Expr) -> UnsupportedError:
     if isinstance(node, exp.Subquery):
         return source.unsupported("a join in parentheses")
     names: dict[type[exp.Expr], str] = {exp.Lateral: "LATERAL", exp.Values: "VALUES", exp.Unnest: "UNNEST"}
@@ -234,14 +234,14 @@ def _not_a_stream(source: Source, node: exp.Expr) -> UnsupportedError:
     return source.unsupported(construct, hint="name a registered stream")
 
 
-def _window(source: Source, table: exp.Expr, alias: exp.Expr | None) -> tuple[Window, Span | None]:
+def _window(source: SourceText, table: exp.Expr, alias: exp.Expr | None) -> tuple[Window, Span | None]:
     marks = [node.meta[WINDOW] for node in (table, alias) if node is not None and WINDOW in node.meta]
     if len(marks) > 1:
         raise source.error("the stream has two windows", marks[1][1])
     return marks[0] if marks else (None, None)
 
 
-def _no_trailing_comma(source: Source) -> None:
+def _no_trailing_comma(source: SourceText) -> None:
     """Sqlglot forgives a comma before FROM; Spark does not."""
     for token, following in zip(source.tokens, source.tokens[1:], strict=False):
         if token.token_type == TokenType.COMMA and following.token_type == TokenType.FROM:
@@ -249,5 +249,5 @@ def _no_trailing_comma(source: Source) -> None:
 
 
 def _whole(names: list[exp.Identifier]) -> Span:
-    spans = [span for span in map(place, names) if span is not None]
+    spans = [span for span in map(identifier_span, names) if span is not None]
     return (spans[0][0], spans[-1][1]) if spans else (0, 1)

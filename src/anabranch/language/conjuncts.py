@@ -48,11 +48,11 @@ def conjuncts(condition: Expression) -> list[Expression]:
 
 def equality(conjunct: Expression) -> tuple[Expression, Expression] | None:
     """The two sides, if the conjunct is a plain equality of two single values."""
-    found = _only_operator(conjunct)
-    if found is None or conjunct.source.raw(found) not in EQUAL:
+    sign = _only_operator(conjunct)
+    if sign is None or conjunct.source.raw(sign) not in EQUAL:
         return None
-    left = _side(conjunct.part((conjunct.span[0], found.start)))
-    right = _side(conjunct.part((found.end + 1, conjunct.span[1])))
+    left = _side(conjunct.part((conjunct.span[0], sign.start)))
+    right = _side(conjunct.part((sign.end + 1, conjunct.span[1])))
     if _is_row(left) or _is_row(right):
         return None
     return left, right
@@ -60,8 +60,8 @@ def equality(conjunct: Expression) -> tuple[Expression, Expression] | None:
 
 def is_null_safe_equality(conjunct: Expression) -> bool:
     """Whether the conjunct is `a <=> b`."""
-    found = _only_operator(conjunct)
-    return found is not None and conjunct.source.raw(found) == NULL_SAFE
+    sign = _only_operator(conjunct)
+    return sign is not None and conjunct.source.raw(sign) == NULL_SAFE
 
 
 def unwrapped(expression: Expression) -> Expression:
@@ -113,7 +113,7 @@ def _top_level(expression: Expression) -> list[Token]:
     """
     opening = {"(": ")", "[": "]", "case": "end"}
     expected: list[str] = []
-    found: list[Token] = []
+    outside: list[Token] = []
     position = expression.span[0]
     ends = dict(expression.refs.keys())
     previous = ""
@@ -124,12 +124,12 @@ def _top_level(expression: Expression) -> list[Token]:
             if expected and word == expected[-1]:
                 expected.pop()
                 if not expected:
-                    found.append(token)
+                    outside.append(token)
                 previous = word
                 continue
             if not expected:
-                found.append(token)
+                outside.append(token)
             if word in opening:
                 expected.append(opening[word])
         previous = word
-    return found
+    return outside

@@ -21,8 +21,7 @@ from anabranch.language.expressions import Expression, bind
 from anabranch.language.grouping import is_grouped
 from anabranch.language.items import read_items
 from anabranch.language.scope import match, open_scope
-from anabranch.language.source import Source as Text
-from anabranch.language.source import Span
+from anabranch.language.source import SourceText, Span
 from anabranch.plan.query import (
     DERIVED_TIME,
     RESERVED,
@@ -53,32 +52,34 @@ class Derived:
 BindBlock = Callable[[Statement], ContinuousQuery]
 
 
-def derive(text: Text, statement: Statement, known: Mapping[str, StreamSchema], bind_block: BindBlock) -> Derived:
+def derive(
+    text: SourceText, statement: Statement, registered: Mapping[str, StreamSchema], bind_block: BindBlock
+) -> Derived:
     """The statement with every sub-query in FROM replaced by a stream that it makes."""
     items: list[FromItem] = []
     made: dict[str, StreamSchema] = {}
     sources: dict[str, tuple[Source, ...]] = {}
     for item in statement.items:
-        branches_of = item.branches or _given(item, known)
+        branches_of = item.branches or _as_sub_query(item, registered)
         if not branches_of:
             items.append(item)
             continue
         name = f"({item.alias})"
-        branches = [_branch(text, branch, known, bind_block) for branch in branches_of]
+        branches = [_branch(text, branch, registered, bind_block) for branch in branches_of]
         made[name] = _combined(text, item.span, name, [schema for schema, _ in branches])
         sources[name] = tuple(_renamed(source, made[name].columns) for _, fed in branches for source in fed)
         items.append(replace(item, stream=name))
     fed = sum(map(len, sources.values()))
     if fed > MAX_SOURCES:
         raise text.unsupported(f"a query over {fed} SELECTs in sub-queries", hint=f"at most {MAX_SOURCES} are")
-    return Derived(replace(statement, items=tuple(items)), {**known, **made}, tuple(made.values()), sources)
+    return Derived(replace(statement, items=tuple(items)), {**registered, **made}, tuple(made.values()), sources)
 
 
-def unite(
-    text: Text, statements: Sequence[Statement], known: Mapping[str, StreamSchema], bind_block: BindBlock
+def united_sources(
+    text: SourceText, statements: Sequence[Statement], streams: Mapping[str, StreamSchema], bind_block: BindBlock
 ) -> tuple[Source, ...]:
     """The sources of statements that are united, with columns named by the first."""
-    branches = [_branch(text, statement, known, bind_block) for statement in statements]
+    branches = [_branch(text, statement, streams, bind_block) for statement in statements]
     schema = _combined(text, statements[0].items[0].span, "", [schema for schema, _ in branches])
     return tuple(_renamed(source, schema.columns) for _, fed in branches for source in fed)
 
@@ -98,16 +99,16 @@ def flattened(source: Source) -> ContinuousQuery | None:
 
 
 def _branch(
-    text: Text, statement: Statement, known: Mapping[str, StreamSchema], bind_block: BindBlock
+    text: SourceText, statement: Statement, streams: Mapping[str, StreamSchema], bind_block: BindBlock
 ) -> tuple[StreamSchema, tuple[Source, ...]]:
     """The stream that one SELECT makes of others."""
-    if is_block(statement, known):
-        return _block(text, statement, known, bind_block(statement))
+    if is_block(statement, streams):
+        return _block(text, statement, streams, bind_block(statement))
     (item,) = statement.items
     if item.window is not None:
         hint = "write the window behind the sub-query's alias"
         raise text.unsupported("a window in a sub-query", item.window_span or item.span, hint)
-    below = derive(text, statement, known, bind_block)
+    below = derive(text, statement, streams, bind_block)
     scope = open_scope(text, below.statement.items, below.streams, single=True)
     stream = next(iter(scope.streams.values()))
     outputs = []
@@ -124,44 +125,44 @@ def _branch(
     return schema, tuple(replace(source, steps=(*source.steps, selection)) for source in fed)
 
 
-def _given(item: FromItem, known: Mapping[str, StreamSchema]) -> tuple[Statement, ...]:
-    """All that an operator gives, as a sub-query, if that is what stands in FROM."""
-    name = match(item.stream, known)
-    if name is None or known[name].applying is None:
+def _as_sub_query(item: FromItem, streams: Mapping[str, StreamSchema]) -> tuple[Statement, ...]:
+    """A sub-query of all columns, if the stream in FROM comes from a user's operator; otherwise nothing."""
+    name = match(item.stream, streams)
+    if name is None or streams[name].application is None:
         return ()
     return (Statement((replace(item, window=None, window_span=None, using=()),), (), (exp.Star(),)),)
 
 
-def is_block(statement: Statement, known: Mapping[str, StreamSchema]) -> bool:
-    """Whether a statement needs state: it joins, groups, or reads what an operator gives."""
+def is_block(statement: Statement, streams: Mapping[str, StreamSchema]) -> bool:
+    """Whether a statement needs state: it joins, groups, or reads results of a user's operator."""
     (first, *more) = statement.items
-    name = match(first.stream, known) if not first.branches else None
-    return bool(more) or is_grouped(statement) or (name is not None and known[name].applying is not None)
+    name = match(first.stream, streams) if not first.branches else None
+    return bool(more) or is_grouped(statement) or (name is not None and streams[name].application is not None)
 
 
 def _block(
-    text: Text, statement: Statement, known: Mapping[str, StreamSchema], query: ContinuousQuery
+    text: SourceText, statement: Statement, registered: Mapping[str, StreamSchema], query: ContinuousQuery
 ) -> tuple[StreamSchema, tuple[Source, ...]]:
     names = tuple(_allowed(text, output.name, statement.items[0]) for output in query.outputs)
-    streams = {**known, **{schema.name: schema for schema in query.derived}}
+    streams = {**registered, **{schema.name: schema for schema in query.derived}}
     inputs = [streams[entry.stream] for entry in query.inputs]
     applied = query.grouping is not None and query.grouping.applied is not None
     timed = not applied and any(stream.time is not None for stream in inputs)
     late = [stream.lateness for stream in inputs]
-    found = [lateness for lateness in late if lateness is not None]
-    lateness = max(found) if timed and len(found) == len(late) else None
+    bounds = [lateness for lateness in late if lateness is not None]
+    lateness = max(bounds) if timed and len(bounds) == len(late) else None
     schema = StreamSchema("", names, DERIVED_TIME if timed else None, lateness)
     step = Selection((), tuple(Output(name, quote(name)) for name in names))
     return schema, (Source("", (step,), query),)
 
 
-def _allowed(text: Text, name: str, item: FromItem) -> str:
+def _allowed(text: SourceText, name: str, item: FromItem) -> str:
     if name.startswith(RESERVED):
         raise text.unsupported(f"the name {name!r} for a column", item.span)
     return name
 
 
-def _combined(text: Text, span: Span, name: str, branches: Sequence[StreamSchema]) -> StreamSchema:
+def _combined(text: SourceText, span: Span, name: str, branches: Sequence[StreamSchema]) -> StreamSchema:
     """The stream that all branches of a sub-query make together: columns by place, named by the first."""
     columns = branches[0].columns
     for branch in branches[1:]:
@@ -170,8 +171,8 @@ def _combined(text: Text, span: Span, name: str, branches: Sequence[StreamSchema
             raise text.error(f"UNION ALL of {counts} columns; SELECT as many in each", span)
     timed = all(branch.time is not None for branch in branches)
     late = [branch.lateness for branch in branches]
-    known = [lateness for lateness in late if lateness is not None]
-    lateness = max(known) if timed and len(known) == len(late) else None
+    bounds = [lateness for lateness in late if lateness is not None]
+    lateness = max(bounds) if timed and len(bounds) == len(late) else None
     return StreamSchema(name, columns, DERIVED_TIME if timed else None, lateness)
 
 
@@ -182,7 +183,7 @@ def _renamed(source: Source, names: Sequence[str]) -> Source:
     return replace(source, steps=(*source.steps[:-1], replace(last, outputs=outputs)))
 
 
-def refuse_captured(text: Text, expressions: Sequence[Expression]) -> None:
+def refuse_captured(text: SourceText, expressions: Sequence[Expression]) -> None:
     """Refuse a lambda whose variable is called as a column that the expression reads."""
     for expression in expressions:
         if expression.captured:

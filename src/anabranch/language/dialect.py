@@ -22,7 +22,7 @@ from sqlglot.errors import ErrorLevel, ParseError
 from sqlglot.parsers.spark import SparkParser
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.language.source import Source, Span, excerpt, tokenize, without_overlaps
+from anabranch.language.source import SourceText, Span, excerpt, tokenize, without_overlaps
 from anabranch.language.windows import parse_window
 
 TokenTypes = typing.Collection[TokenType]
@@ -97,7 +97,7 @@ class Cql(Spark):
     Parser = CqlParser
 
 
-def read(text: str) -> tuple[Source, exp.Expr]:
+def read(text: str) -> tuple[SourceText, exp.Expr]:
     """The source and the syntax tree of the one statement in the text; `QueryError` if it cannot be read."""
     tokens = _one_statement(text, tokenize(text, Cql))
     parser = Cql().parser(error_level=ErrorLevel.IMMEDIATE)
@@ -112,7 +112,7 @@ def read(text: str) -> tuple[Source, exp.Expr]:
         raise QueryError("the query cannot be read: it does not follow the grammar of CQL") from error
     if tree is None:
         raise QueryError("the query is empty")
-    return Source(text, without_overlaps(tokens)), tree
+    return SourceText(text, without_overlaps(tokens)), tree
 
 
 def span_of(node: exp.Expr) -> Span | None:
@@ -121,7 +121,7 @@ def span_of(node: exp.Expr) -> Span | None:
     return span
 
 
-def place(identifier: exp.Expr) -> Span | None:
+def identifier_span(identifier: exp.Expr) -> Span | None:
     """Where an identifier stands in the text."""
     if "start" not in identifier.meta:
         return None

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from anabranch.language.dialect import place, span_of
+from anabranch.language.dialect import identifier_span, span_of
 from anabranch.language.scope import ColumnRef, Scope, match
-from anabranch.language.source import Source, Span
+from anabranch.language.source import SourceText, Span
 from anabranch.language.vocabulary import AGGREGATES, CURRENT, UNIT_FIRST, UNITS, refusal
 from anabranch.language.words import check_words
 
@@ -45,7 +45,7 @@ REFUSED: tuple[tuple[type[exp.Expr], str], ...] = (
 class Expression:
     """A resolved span of the source; `captured` are references that a lambda would capture below the join."""
 
-    source: Source
+    source: SourceText
     span: Span
     refs: Mapping[Span, ColumnRef]
     captured: frozenset[Span]
@@ -87,13 +87,13 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
     if span is None:
         raise source.unsupported(f"the expression {node.sql(dialect='spark')}")
     for kind, construct in REFUSED:
-        found = node.find(kind)
-        call = found.parent if isinstance(found, exp.Distinct) else None
+        refused = node.find(kind)
+        call = refused.parent if isinstance(refused, exp.Distinct) else None
         if isinstance(call, exp.Anonymous) and call.name.lower() in AGGREGATES:
             name = call.name.upper()
             hint = f"{name} is of all values in the window, repeated ones included"
             raise source.unsupported(f"{name}(DISTINCT ...)", span, hint)
-        if found:
+        if refused:
             raise source.unsupported(construct, span)
     # Functions come first: of count(*), the aggregate is what has to be said.
     variables = {name for at in node.find_all(exp.Lambda) for name in _variables(at)}
@@ -112,7 +112,7 @@ def bind(node: exp.Expr, scope: Scope, allowed: Collection[str] = ()) -> Express
         if parts[0].lower() in enclosing or _is_unit(column):
             continue
         _refuse_current(scope, parts, (start, start + len(parts[0])))
-        ends = [at[1] for at in map(place, column.parts) if at is not None]
+        ends = [at[1] for at in map(identifier_span, column.parts) if at is not None]
         ref, used = scope.resolve(parts, (start, ends[-1]))
         if used == len(parts) and _is_field_of_struct(column):
             ref = replace(ref, named=parts[-1])
@@ -127,14 +127,14 @@ def _is_counted(star: exp.Expr, allowed: Collection[str]) -> bool:
     return isinstance(call, exp.Anonymous) and call.name.lower() == "count" and "count" in allowed
 
 
-def _columns(node: exp.Expr, source: Source, span: Span) -> list[tuple[int, exp.Column]]:
-    found: dict[int, exp.Column] = {}
+def _columns(node: exp.Expr, source: SourceText, span: Span) -> list[tuple[int, exp.Column]]:
+    columns_at: dict[int, exp.Column] = {}
     for column in node.find_all(exp.Column):
-        at = place(column.parts[0])
+        at = identifier_span(column.parts[0])
         if at is None:
             raise source.unsupported(f"the name {column.sql(dialect='spark')} here", span)
-        found[at[0]] = column
-    return sorted(found.items(), key=lambda entry: entry[0])
+        columns_at[at[0]] = column
+    return sorted(columns_at.items(), key=lambda entry: entry[0])
 
 
 def _lambdas(node: exp.Expr) -> Iterator[exp.Lambda]:

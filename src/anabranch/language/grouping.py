@@ -53,8 +53,8 @@ _DEPTH = {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """An aggregate as it stands in an expression; it has no argument if it counts rows."""
+class WrittenAggregate:
+    """An aggregate as it stands in an expression. It has no argument if it counts rows."""
 
     span: Span
     function: str
@@ -122,7 +122,7 @@ class GroupedAnswer:
     def output(self, expression: Expression) -> str:
         """The text of a SELECT item or a condition above the grouping."""
         if self._statement.distinct:
-            calls = self._find_calls(expression)
+            calls = self._written_aggregates(expression)
             if calls:
                 raise self._scope.source.unsupported("an aggregate in SELECT DISTINCT", calls[0].span)
             self._keys.append(expression)
@@ -131,7 +131,9 @@ class GroupedAnswer:
         for n, key in enumerate(self._keys):
             if _words(key) == _words(expression):
                 return quote(group_column(n))
-        texts = {call.span: quote(aggregate_column(self._number(call))) for call in self._find_calls(expression)}
+        texts = {
+            call.span: quote(aggregate_column(self._number(call))) for call in self._written_aggregates(expression)
+        }
         plain = {key.above: n for n, key in enumerate(self._keys)}
         for at, ref in expression.refs.items():
             if any(start <= at[0] and at[1] <= end for start, end in texts):
@@ -143,7 +145,7 @@ class GroupedAnswer:
         return expression.replaced(texts)
 
     def conditions(self) -> tuple[str, ...]:
-        """What HAVING asks."""
+        """The conditions of HAVING."""
         having = self._statement.having
         if having is None:
             return ()
@@ -171,11 +173,11 @@ class GroupedAnswer:
                 raise self._scope.source.error(f"GROUP BY {node.name}: there is no such SELECT item", _span(node))
             node = outputs[place - 1]
         elif isinstance(node, exp.Column) and len(node.parts) == 1:
-            known = any(match(node.name, stream.columns) for stream in self._scope.streams.values())
+            is_column = any(match(node.name, stream.columns) for stream in self._scope.streams.values())
             named = [
                 item for item in outputs if isinstance(item, exp.Alias) and item.alias.lower() == node.name.lower()
             ]
-            node = named[0] if named and not known else node
+            node = named[0] if named and not is_column else node
         bound = bind(node.this if isinstance(node, exp.Alias) else node, self._scope)
         self.reads.append(bound)
         return bound
@@ -198,8 +200,8 @@ class GroupedAnswer:
             raise source.unsupported("PARTITION BY other columns than GROUP BY", span, "name the same in both")
         return item.window.rows
 
-    def _find_calls(self, expression: Expression) -> list[Call]:
-        found: list[Call] = []
+    def _written_aggregates(self, expression: Expression) -> list[WrittenAggregate]:
+        aggregates: list[WrittenAggregate] = []
         source = expression.source
         tokens = source.between(expression.span)
         columns = {start for start, _ in expression.refs}
@@ -210,10 +212,12 @@ class GroupedAnswer:
                 continue
             close = _closing(tokens, n + 1)
             span = (token.start, close.end + 1)
-            if found and span[0] < found[-1].span[1]:
+            if aggregates and span[0] < aggregates[-1].span[1]:
                 raise source.error("an aggregate cannot be of another aggregate", span)
-            found.append(Call(span, FUNCTIONS[name], self._argument(expression, tokens, n + 1, close, name)))
-        return found
+            aggregates.append(
+                WrittenAggregate(span, FUNCTIONS[name], self._argument(expression, tokens, n + 1, close, name))
+            )
+        return aggregates
 
     def _argument(
         self, expression: Expression, tokens: Sequence[Token], opened: int, close: Token, name: str
@@ -227,7 +231,7 @@ class GroupedAnswer:
             raise source.error(f"{name.upper()} takes one argument", span)
         return expression.part((inside[0].start, inside[-1].end + 1))
 
-    def _number(self, call: Call) -> int:
+    def _number(self, call: WrittenAggregate) -> int:
         text = "*" if call.argument is None else self._text(call.argument)
         made = AggregateCall(call.function, None if call.argument is None else text)
         if call.argument is not None:
@@ -244,7 +248,7 @@ class GroupedAnswer:
 
 
 def _words(expression: Expression) -> list[str]:
-    """What it is written as, whatever stands between its words and whether or not all of it is in parentheses."""
+    """The words of an expression, without the space between them and without parentheses around all of it."""
     bare = unwrapped(expression)
     names = {start: (end, ref.above) for (start, end), ref in bare.refs.items()}
     words: list[str] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from anabranch.errors import QueryError, did_you_mean
 from anabranch.language.clauses import FromItem
-from anabranch.language.source import Source, Span
+from anabranch.language.source import SourceText, Span
 from anabranch.language.windows import RowsWindow
 from anabranch.plan.query import MAX_INPUTS, StreamSchema, joined_column, quote
 
@@ -49,7 +49,7 @@ class ColumnRef:
 class Scope:
     """The aliases with their streams, the columns of `*`, and the pairs that USING made equal."""
 
-    source: Source
+    source: SourceText
     streams: Mapping[str, StreamSchema]
     star: tuple[ColumnRef, ...]
     merged: tuple[tuple[ColumnRef, ColumnRef], ...]
@@ -70,11 +70,11 @@ class Scope:
             column = match(parts[1], self.streams[alias].columns)
             if column is not None:
                 return ColumnRef(alias, column), 2
-        found = self._unqualified(parts[0])
-        if len(found) == 1:
-            return found[0], 1
-        if found:
-            where = " and ".join(ref.alias for ref in found)
+        refs = self._unqualified(parts[0])
+        if len(refs) == 1:
+            return refs[0], 1
+        if refs:
+            where = " and ".join(ref.alias for ref in refs)
             raise self.source.error(f"column {parts[0]!r} is ambiguous: in {where}; qualify it", span)
         raise self._unknown(parts, alias, span)
 
@@ -103,12 +103,12 @@ class Scope:
 
 
 def open_scope(
-    source: Source, items: tuple[FromItem, ...], known: Mapping[str, StreamSchema], *, single: bool = False
+    source: SourceText, items: tuple[FromItem, ...], registered: Mapping[str, StreamSchema], *, single: bool = False
 ) -> Scope:
     """The scope of a FROM clause over the registered streams; one of them alone only if `single`."""
     streams: dict[str, StreamSchema] = {}
     for item in items:
-        stream = _stream(source, item, known)
+        stream = _stream(source, item, registered)
         taken = match(item.alias, streams)
         if taken is not None and (item.has_alias or streams[taken].name != stream.name):
             raise source.error(f"the alias {item.alias!r} is used twice; give each stream its own", item.span)
@@ -121,29 +121,29 @@ def open_scope(
             raise source.error(message, item.window_span or item.span)
         if isinstance(item.window, RowsWindow) and not single:
             raise source.unsupported("a window of ROWS without GROUP BY", item.window_span or item.span)
-        registered = match(item.alias, [stream.name]) if not item.has_alias else None
-        streams[registered or item.alias] = stream
+        spelling = match(item.alias, [stream.name]) if not item.has_alias else None
+        streams[spelling or item.alias] = stream
     _check_count(source, len(items), single)
     _check_joined_names(streams)
     star, merged = _merge(source, items, streams)
     return Scope(source, streams, star, merged)
 
 
-def match(name: str, known: Mapping[str, object] | list[str] | tuple[str, ...]) -> str | None:
-    """The known spelling of a name: the exact one, else the first that differs only by case."""
-    if name in known:
+def match(name: str, names: Mapping[str, object] | list[str] | tuple[str, ...]) -> str | None:
+    """The registered spelling of a name among `names`: the exact one, else the first that differs only by case."""
+    if name in names:
         return name
-    return next((candidate for candidate in known if candidate.lower() == name.lower()), None)
+    return next((candidate for candidate in names if candidate.lower() == name.lower()), None)
 
 
-def _stream(source: Source, item: FromItem, known: Mapping[str, StreamSchema]) -> StreamSchema:
-    name = match(item.stream, known)
+def _stream(source: SourceText, item: FromItem, registered: Mapping[str, StreamSchema]) -> StreamSchema:
+    name = match(item.stream, registered)
     if name is None:
-        raise source.error(f"unknown stream {item.stream!r}; {did_you_mean(item.stream, known)}", item.span)
-    return known[name]
+        raise source.error(f"unknown stream {item.stream!r}; {did_you_mean(item.stream, registered)}", item.span)
+    return registered[name]
 
 
-def _check_count(source: Source, count: int, single: bool) -> None:
+def _check_count(source: SourceText, count: int, single: bool) -> None:
     if count < 2 and not single:
         hint = "join it with another one or group it, or use Spark itself"
         raise source.unsupported("a query over one stream without GROUP BY or DISTINCT", hint=hint)
@@ -163,9 +163,9 @@ def _check_joined_names(streams: Mapping[str, StreamSchema]) -> None:
 
 
 def _merge(
-    source: Source, items: tuple[FromItem, ...], streams: Mapping[str, StreamSchema]
+    source: SourceText, items: tuple[FromItem, ...], streams: Mapping[str, StreamSchema]
 ) -> tuple[tuple[ColumnRef, ...], tuple[tuple[ColumnRef, ColumnRef], ...]]:
-    """What `*` shows, and which columns USING made equal. A comma begins a new group of joined streams."""
+    """The columns of `*`, and the pairs that USING made equal. A comma begins a new group of joined streams."""
     done: list[ColumnRef] = []
     group: list[ColumnRef] = []
     merged: list[tuple[ColumnRef, ColumnRef]] = []
@@ -181,13 +181,13 @@ def _merge(
     return tuple(done + group), tuple(merged)
 
 
-def _using(source: Source, name: str, refs: list[ColumnRef], span: Span) -> ColumnRef:
+def _using(source: SourceText, name: str, refs: list[ColumnRef], span: Span) -> ColumnRef:
     exact = [ref for ref in refs if ref.column == name]
-    found = exact or [ref for ref in refs if ref.column.lower() == name.lower()]
-    if not found:
+    matching = exact or [ref for ref in refs if ref.column.lower() == name.lower()]
+    if not matching:
         hint = did_you_mean(name, {ref.column for ref in refs})
         raise source.error(f"unknown column {name!r} in USING; {hint}", span)
-    if len(found) > 1:
-        where = " and ".join(ref.alias for ref in found)
+    if len(matching) > 1:
+        where = " and ".join(ref.alias for ref in matching)
         raise source.error(f"column {name!r} in USING is ambiguous: in {where}; write ON instead", span)
-    return found[0]
+    return matching[0]

@@ -24,7 +24,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A query's text with its tokens, in order and without overlaps."""
 
     text: str

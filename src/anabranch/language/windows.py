@@ -1,4 +1,4 @@
-"""What stands between the brackets after a stream's name.
+"""Windows: the text between the brackets after a stream's name.
 
     [RANGE 10 SECONDS]  [RANGE '10 seconds']  [RANGE INTERVAL 10 SECONDS]   a time window
     [NOW]                                                                   the same as RANGE 0

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from sqlglot import TokenType
 
 from anabranch.errors import UnsupportedError
-from anabranch.language.source import Source, Span
+from anabranch.language.source import SourceText, Span
 from anabranch.language.vocabulary import MOVING_MOMENTS, NO_FUNCTIONS, TO_MOMENT, WORDS, refusal, words
 
 SIGNS = words("( ) [ ] . , + - * / % = == <=> <> != < <= > >= ! & | ^ ~ || -> => ::")
@@ -33,7 +33,7 @@ QUANTIFIED = ("like", "ilike", "rlike")
 
 
 def check_words(
-    source: Source, span: Span, columns: set[int], variables: set[str], allowed: Collection[str] = ()
+    source: SourceText, span: Span, columns: set[int], variables: set[str], allowed: Collection[str] = ()
 ) -> None:
     """Refuse the first token that is not accounted for.
 
@@ -46,7 +46,7 @@ class _Reading:
     """One pass over the tokens of an expression; `calls` are the functions whose parentheses are open."""
 
     def __init__(
-        self, source: Source, span: Span, columns: set[int], variables: set[str], allowed: Collection[str]
+        self, source: SourceText, span: Span, columns: set[int], variables: set[str], allowed: Collection[str]
     ) -> None:
         self.source = source
         self.tokens = source.between(span)

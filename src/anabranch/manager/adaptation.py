@@ -1,4 +1,4 @@
-"""Between two batches: let policies look at the state, and do what they decide.
+"""Adapt a run between two batches: let policies look at the state, and carry out what they decide.
 
 Everything here is an edit of manifests and placements, made by the driver before it commits a step. All policies look
 at the same state, so a processor that has a part in what one has decided is left alone by those after it: it does not
@@ -17,25 +17,25 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing
 from anabranch.manager.snapshot import Policy, Snapshot
-from anabranch.state.groups import unite
+from anabranch.state.groups import union_by_operator
 from anabranch.state.report import Report
 from anabranch.state.run import FileCuts
 
 
 class Adaptation:
-    """What is adapted between the steps of a run, which works with its own copy of the policies."""
+    """Adapts a run between its steps, with the run's own copy of the policies."""
 
     def __init__(
         self,
         plan: PlanShape,
         state: Path,
-        memory: Memory,
+        memory: MemoryBudgets,
         policies: Sequence[Policy],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -48,11 +48,11 @@ class Adaptation:
         self.relocator = Relocator(plan, self._cuts, clock)
 
     def adapt(self, moment: Moment, distribution: Distribution, reports: Sequence[Report]) -> Change:
-        """Change a distribution after a step: relocations under way go on, and policies decide.
+        """Change a distribution after a step: relocations under way go on, and actions of policies are applied.
 
-        What reports tell of new files is taken from them: it need not be written again.
+        Where groups begin in new files is taken from the reports, so the files need not be read.
         """
-        self._monitor.returned(moment.cleaned_up)
+        self._monitor.note_returned(moment.cleaned_up)
         for report in reports:
             self._cuts.learn_texts(report.cuts)
             report.cuts = {}
@@ -68,17 +68,17 @@ class Adaptation:
                 if not action.must_wait(change, taken):
                     _check_makes_sense(action, policy, change, context)
                     action.apply(change, context)
-        change.hold = unite(change.hold, self.relocator.held_back(change.distribution))
+        change.hold = union_by_operator(change.hold, self.relocator.held_back(change.distribution))
         return change
 
-    def look(self, moment: Moment, distribution: Distribution) -> Snapshot:
-        """What there is between two steps."""
+    def snapshot(self, moment: Moment, distribution: Distribution) -> Snapshot:
+        """The snapshot of the run between two steps."""
         sources = len(moment.settled)
         nothing = [Report.empty(p, sources, len(self.plan.operators), 0) for p in range(distribution.processors)]
         return self._monitor.snapshot(moment, distribution, nothing)
 
     def context(self, step: int = 0, since: Sequence[int | None] = ()) -> Context:
-        """What actions may look at after a step, at this moment."""
+        """The context of actions that are applied after a step, now."""
         return Context(self.plan, step, since, self._clock(), self.relocator, self._cuts)
 
 

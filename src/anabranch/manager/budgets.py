@@ -1,13 +1,14 @@
-"""How much active state each processor may have: one budget for all, unless a processor was given its own."""
+"""Memory budgets: how much active state each processor may have. There is one for all, unless a processor has its
+own."""
 
 from __future__ import annotations
 
 
-class Memory:
+class MemoryBudgets:
     """Budgets in bytes; None is no limit."""
 
     def __init__(self, everybody: int | None) -> None:
-        """The same for everybody, at first."""
+        """Give all processors the same budget at first."""
         self._everybody = everybody
         self._own: dict[int, int | None] = {}
 
@@ -15,8 +16,8 @@ class Memory:
         """The budget of a processor."""
         return self._own.get(processor, self._everybody)
 
-    def give(self, budget: int | None, processor: int | None) -> None:
-        """Give a processor another budget from now on; None is everybody."""
+    def set_budget(self, budget: int | None, processor: int | None) -> None:
+        """Give a processor another budget from now on, or all processors if `processor` is None."""
         if processor is None:
             self._everybody, self._own = budget, {}
         else:

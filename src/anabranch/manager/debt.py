@@ -1,4 +1,4 @@
-"""What spilling has postponed: which groups owe results, about how many, and what is behind the watermarks by that.
+"""The results that spilling has postponed: which groups owe some, about how many, and the backlog that comes of it.
 
 Only clean-up finds out what spilled generations have in common. But an unbounded join of m inputs that has V results
 among x rows has about V * (y / x)^m among y rows of the same group, so what the generations of a group gave by
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
-from anabranch.plan.watermark import Behind
+from anabranch.plan.watermark import Backlog
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
@@ -53,8 +53,8 @@ def owes(
     return False
 
 
-def behind(plan: PlanShape, manifests: Sequence[Manifest]) -> Behind:
-    """What is behind the watermarks, since it was spilled or is held back; None is a time that is not known."""
+def backlog(plan: PlanShape, manifests: Sequence[Manifest]) -> Backlog:
+    """What watermarks have to wait for, since it was spilled or is held back; None is a time that is not known."""
     owed: dict[int, int | None] = {}
     held: dict[int, int | None] = {}
     for operator in plan.operators:
@@ -68,18 +68,18 @@ def behind(plan: PlanShape, manifests: Sequence[Manifest]) -> Behind:
         if since:
             owed[operator.number] = _earliest(since)
         if operator.grouping is not None:
-            waiting = [time for state in states for _, time in state.overdue]
+            waiting = [time for state in states for _, time in state.lagging]
         else:
             waiting = [piece.file.min_ts for state in states for slices in state.held for piece in slices]
         if waiting:
             held[operator.number] = _earliest(waiting)
-    return Behind(owed, held)
+    return Backlog(owed, held)
 
 
 def _earliest(times: Sequence[int | None]) -> int | None:
     """The earliest of some times; None if one of them is not known."""
-    known = [time for time in times if time is not None]
-    return min(known) if len(known) == len(times) else None
+    present = [time for time in times if time is not None]
+    return min(present) if len(present) == len(times) else None
 
 
 def owed_results(state: OperatorState, count: int, inputs: int) -> int:
@@ -95,16 +95,17 @@ def owed_results(state: OperatorState, count: int, inputs: int) -> int:
 def estimate_owed(sizes: Sequence[Vector], produced: Sequence[Vector], inputs: int) -> int:
     """The results that span generations; `sizes` and `produced` are per generation, by group."""
     alone = np.add.reduce([size**inputs for size in sizes])
-    given = np.add.reduce(list(produced))
+    produced_so_far = np.add.reduce(list(produced))
     together = np.add.reduce(list(sizes)) ** inputs
-    owed = given * np.divide(together, alone, out=np.ones_like(alone), where=alone > 0) - given
+    owed = produced_so_far * np.divide(together, alone, out=np.ones_like(alone), where=alone > 0) - produced_so_far
     return round(float(np.maximum(owed, 0).sum()))
 
 
 def waiting_rows(state: OperatorState, count: int, owing: GroupSet) -> int:
-    """How many rows of some groups of a grouping wait for their answers, at most: all that it has of them.
+    """An upper bound of the rows of some groups of a grouping that wait for their answers: all its rows of these
+    groups.
 
-    Sizes are known by group, rows are not, so all rows are taken to be as large as those on disk are on average.
+    Bytes are known by group, rows are not. So all rows are taken to be as large as those on disk are on average.
     """
     sizes = state.statistics.dense(count).bytes + sum(g.dense(g.sizes) for g in state.generations)
     rows = sum(generation.rows for generation in state.generations)
@@ -112,6 +113,6 @@ def waiting_rows(state: OperatorState, count: int, owing: GroupSet) -> int:
     return round(float(sizes[owing.mask()].sum()) * rows / max(size, 1))
 
 
-def results_out(state: OperatorState) -> int:
+def results_delivered(state: OperatorState) -> int:
     """The results that an operator's state has given so far, on disk or not."""
     return int(state.statistics.produced.sum()) + sum(sum(generation.produced) for generation in state.generations)

@@ -1,7 +1,7 @@
-"""Who has what between two batches, and how that is changed: moving partition groups and changing the processors.
+"""Which processor has which state between two batches, and how to move partition groups or change the processors.
 
-All of it is edits of manifests and routings, by Flux's interface (`state.partition`): nothing is read or copied. What
-is changed counts when a step is committed that names it.
+All of it is edits of manifests and routings, by Flux's interface (`state.partition`): nothing is read or copied. A
+change takes effect when the step is committed that it belongs to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import Routing, check_routings, owned_by
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.run import RunFile
@@ -47,7 +47,7 @@ class Distribution:
         return len(self.manifests)
 
     def with_manifest(self, processor: int, manifest: Manifest) -> Distribution:
-        """The same, but for one processor's state."""
+        """The distribution with another manifest for one processor."""
         listed = list(self.manifests)
         listed[processor] = manifest
         return replace(self, manifests=tuple(listed))
@@ -83,15 +83,18 @@ class Relocator:
         part = extract(distribution.manifests[sender], self._plan.members(family), chosen, self._owners, self._cuts)[1]
         return part.bytes + part.spilled_bytes
 
-    def begin(self, distribution: Distribution, move: RelocateGroups, asked: float) -> tuple[Distribution, Relocation]:
-        """Move groups, or begin to if it takes more than one step; a policy or a user has `asked` for it."""
-        relocation = Relocation.begin(move, asked, self._clock()).deactivate(self._clock())
+    def begin(
+        self, distribution: Distribution, move: RelocateGroups, asked_at: float
+    ) -> tuple[Distribution, Relocation]:
+        """Move groups, or begin to if it takes more than one step; `asked_at` is when a policy or a user asked for
+        it."""
+        relocation = Relocation.begin(move, asked_at, self._clock()).deactivate(self._clock())
         if relocation.left:
             return replace(distribution, moving=(*distribution.moving, relocation)), relocation
         return self._finish(distribution, relocation)
 
     def go_on(self, distribution: Distribution) -> tuple[Distribution, list[Relocation]]:
-        """After a step: those relocations come to their end that need not wait any longer."""
+        """After a step: finish the relocations that need not wait any longer."""
         done = []
         moving, distribution = distribution.moving, replace(distribution, moving=())
         for relocation in moving:
@@ -104,7 +107,7 @@ class Relocator:
         return distribution, done
 
     def rescale(self, distribution: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
-        """All state listed by other placements. What was on its way arrives nowhere else than there."""
+        """List all state by other placements. Relocations under way end: their groups go where the placements say."""
         assert not any(routing.diffused for routing in distribution.routings), (
             "what is diffused has to be gathered first"
         )
@@ -117,11 +120,11 @@ class Relocator:
         held: dict[int, GroupSet] = {}
         for move in (relocation.move for relocation in distribution.moving if relocation.holds_back):
             groups = GroupSet.of(distribution.groups, move.groups)
-            held = unite(held, dict.fromkeys(self._plan.members(move.family), groups))
+            held = union_by_operator(held, dict.fromkeys(self._plan.members(move.family), groups))
         return held
 
     def to_warm(self, distribution: Distribution) -> Mapping[int, tuple[RunFile, ...]]:
-        """By processor, the files that it should read ahead in the next step: so many bytes of what comes to it."""
+        """By processor, the files to read ahead in the next step: one turn's share of the groups that come to it."""
         warm: dict[int, tuple[RunFile, ...]] = {}
         for relocation in distribution.moving:
             move = relocation.move

@@ -1,4 +1,4 @@
-"""Which steps are made when the input has ended, one after the other, until everything is answered."""
+"""The steps that follow the end of the input, until everything is answered."""
 
 from __future__ import annotations
 
@@ -19,16 +19,15 @@ class EndingStep:
 
 
 def next_ending_step(snapshot: Snapshot, *, unanswered: bool) -> EndingStep | None:
-    """The next step to be made; None if nothing is left to answer.
+    """The next step to make; None if nothing is left to answer.
 
-    First rows go on that were held back, then postponed results are delivered. Only then are rows answered that waited
-    for the end, if there are any `unanswered`: what groups answer may be rows of other groups, for which all of this is
-    done again.
+    First come rows that were held back, then postponed results. Only then come the answers to rows that waited for the
+    end, if any are `unanswered`. Answers of one grouping may be rows of another, for which all of this is done again.
     """
-    operators = [seen for processor in snapshot.processors for seen in processor.operators]
-    if any(seen.waits for seen in operators):
+    operators = [view for processor in snapshot.processors for view in processor.operators]
+    if any(view.waits for view in operators):
         return EndingStep()
-    if any(seen.debt is not None for seen in operators):
+    if any(view.debt is not None for view in operators):
         # What was spilled stays where it is: no row is coming that could meet it.
         return EndingStep(tuple(choose(snapshot, ENDED, back=False)))
     if unanswered:

@@ -1,4 +1,4 @@
-"""What the memory of a processor is used for, and when there is too little of it.
+"""How a processor uses its memory, and when that is too little.
 
 A budget is for all active state of a processor, but not all of it can be pushed to disk: groups that are answered once
 per batch, and operators of a user's own, stay where they are. What can be pushed keeps a share of the budget whatever
@@ -7,7 +7,7 @@ join pushed after every batch: nearly all results postponed, and still no room. 
 
     max(M, F + M * KEPT_FOR_SPILLABLE)    for a budget of M bytes and F bytes that cannot be pushed
 
-and a budget that this exceeds is told as too small.
+and an event says that the budget is too small if this exceeds it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.manager.budgets import Memory
-from anabranch.manager.debt import owed_results, owing_groups, results_out, waiting_rows
+from anabranch.manager.budgets import MemoryBudgets
+from anabranch.manager.debt import owed_results, owing_groups, results_delivered, waiting_rows
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.observe.numbers import format_bytes
 from anabranch.state.manifest import Manifest
@@ -35,7 +35,7 @@ def allowed_bytes(budget: float, unspillable: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class MemoryUse:
-    """The state of one processor after a step, in bytes, and the results that are `out` or `owed`.
+    """The state of one processor after a step, in bytes, and the results that are `delivered` or `owed`.
 
     Of the `active` bytes those of `unspillable` operators, which `fixed` names, cannot be pushed to disk. What is owed
     is `at_most` this much where windows, or groups that wait, allow no better estimate.
@@ -50,12 +50,12 @@ class MemoryUse:
     owing_groups: int = 0
     owed: int = 0
     at_most: bool = False
-    out: int = 0
+    delivered: int = 0
 
     @property
     def postponed(self) -> float:
         """The share of the results so far that is postponed."""
-        return self.owed / max(self.owed + self.out, 1)
+        return self.owed / max(self.owed + self.delivered, 1)
 
     @property
     def needed(self) -> int:
@@ -73,22 +73,22 @@ class MemoryUse:
         return self.budget is not None and self.active > allowed_bytes(self.budget, self.unspillable)
 
     def sentence(self) -> str:
-        """What `explain` says of it, beside the rows."""
-        told = [format_bytes(self.active)]
+        """The sentence that `explain` prints."""
+        parts = [format_bytes(self.active)]
         if self.budget is not None:
-            told[0] += f" of a memory of {format_bytes(self.budget)}"
+            parts[0] += f" of a memory of {format_bytes(self.budget)}"
         if self.unspillable and self.budget is not None:
-            told[0] += f" ({format_bytes(self.unspillable)} cannot be pushed to disk: {', '.join(self.fixed)})"
+            parts[0] += f" ({format_bytes(self.unspillable)} cannot be pushed to disk: {', '.join(self.fixed)})"
         if self.spilled:
-            told.append(f"{format_bytes(self.spilled)} on disk")
+            parts.append(f"{format_bytes(self.spilled)} on disk")
         if self.owed:
-            told.append(self._postponed())
+            parts.append(self._postponed())
         if self.spilled or self.is_over or self.is_mostly_fixed:
-            told.append(self._enough())
-        return "; ".join(told)
+            parts.append(self._enough())
+        return "; ".join(parts)
 
     def lack(self) -> str:
-        """Why there is too little memory: state that cannot be pushed, or that nobody has pushed."""
+        """The sentence on why there is too little memory: state cannot be pushed, or no policy has pushed it."""
         assert self.budget is not None, "without a budget there is enough"
         if self.is_mostly_fixed:
             return (
@@ -102,14 +102,14 @@ class MemoryUse:
         )
 
     def keeps_pushing(self) -> str:
-        """That results are postponed batch by batch."""
+        """The sentence that results are postponed batch by batch."""
         return (
             f"processor {self.processor} has pushed state to disk after {STEPS_ON_END} steps on end: "
             f"{self._postponed()}; {self._enough()}"
         )
 
     def details(self) -> dict[str, Any]:
-        """As details of an event."""
+        """The same numbers as details of an event."""
         return {
             "processor": self.processor,
             "active_bytes": self.active,
@@ -128,14 +128,14 @@ class MemoryUse:
 
 
 def memory_uses(
-    plan: PlanShape, memory: Memory, manifests: Sequence[Manifest], settled: Sequence[int | None]
+    plan: PlanShape, memory: MemoryBudgets, manifests: Sequence[Manifest], settled: Sequence[int | None]
 ) -> tuple[MemoryUse, ...]:
-    """What the memory of each processor is used for, and what it owes for lack of it."""
+    """How each processor uses its memory, and the results that it owes for lack of it."""
     return tuple(_memory_use(plan, memory, p, manifest, settled) for p, manifest in enumerate(manifests))
 
 
 def _memory_use(
-    plan: PlanShape, memory: Memory, processor: int, manifest: Manifest, settled: Sequence[int | None]
+    plan: PlanShape, memory: MemoryBudgets, processor: int, manifest: Manifest, settled: Sequence[int | None]
 ) -> MemoryUse:
     count, owed, at_most, unspillable = 0, 0, False, 0
     for operator in plan.operators:
@@ -161,30 +161,30 @@ def _memory_use(
         count,
         owed,
         at_most,
-        sum(map(results_out, manifest.operators)),
+        sum(map(results_delivered, manifest.operators)),
     )
 
 
 class Shortage:
-    """Watches the memory of all processors, and tells of a lack once, until it is over."""
+    """Watches the memory of all processors. It reports a shortage once, and again only after it was over."""
 
     def __init__(self) -> None:
-        """Nothing has been told yet."""
+        """Nothing has been reported yet."""
         self._lacking: set[int] = set()
         self._on_end: dict[int, int] = {}
 
-    def look(self, uses: Sequence[MemoryUse], pushed: Collection[int]) -> list[tuple[str, MemoryUse]]:
-        """What to tell after a step, after which these processors have `pushed` state."""
-        told = []
+    def messages(self, uses: Sequence[MemoryUse], pushed: Collection[int]) -> list[tuple[str, MemoryUse]]:
+        """The messages to report after a step, after which these processors have `pushed` state."""
+        messages = []
         for use in uses:
             if use.is_mostly_fixed or use.is_over:
                 if use.processor not in self._lacking:
-                    told.append((use.lack(), use))
+                    messages.append((use.lack(), use))
                 self._lacking.add(use.processor)
             else:
                 self._lacking.discard(use.processor)
             on_end = self._on_end.get(use.processor, 0) + 1 if use.processor in pushed else 0
             self._on_end[use.processor] = on_end
             if on_end == STEPS_ON_END:
-                told.append((use.keeps_pushing(), use))
-        return told
+                messages.append((use.keeps_pushing(), use))
+        return messages

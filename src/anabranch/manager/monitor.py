@@ -1,4 +1,4 @@
-"""From what processors report to what policies look at: one snapshot after each step."""
+"""The monitor: turns the reports of processors into a snapshot for policies, after each step."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.debt import owing_groups
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
-from anabranch.manager.snapshot import Debt, OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import Debt, OperatorView, ProcessorView, Snapshot
 from anabranch.state.generation import Generation, spilled_groups
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import held_rows
 from anabranch.state.report import Report
@@ -24,7 +24,7 @@ from anabranch.state.spill import CleanUp, spilled_bytes
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What the driver knows of a step that has come to its end, beside its reports.
+    """A step that has ended, as the driver knows it; the rest is in the reports.
 
     `since` is per operator: no result of rows that are still to come is older. `settled` is per grouping. `cleaned_up`
     is what the step has cleaned up, by operator. The rest is as in `Snapshot`.
@@ -42,8 +42,10 @@ class Moment:
 class Monitor:
     """Makes snapshots of a run; remembers when it made the last one, and what has just come back from disk."""
 
-    def __init__(self, plan: PlanShape, memory: Memory, cuts: Cuts, clock: Callable[[], float] = time.time) -> None:
-        """Nothing has been looked at yet."""
+    def __init__(
+        self, plan: PlanShape, memory: MemoryBudgets, cuts: Cuts, clock: Callable[[], float] = time.time
+    ) -> None:
+        """No snapshot has been made yet."""
         self._plan = plan
         self._memory = memory
         self._cuts = cuts
@@ -51,7 +53,7 @@ class Monitor:
         self._looked = clock()
         self._returned: tuple[dict[int, GroupSet], dict[int, GroupSet]] = ({}, {})  # before the last step, and in it
 
-    def returned(self, cleaned_up: Mapping[int, CleanUp]) -> None:
+    def note_returned(self, cleaned_up: Mapping[int, CleanUp]) -> None:
         """Note what a step has brought back from disk."""
         self._returned = (self._returned[1], {n: done.back for n, done in cleaned_up.items() if done.back})
 
@@ -62,13 +64,13 @@ class Monitor:
         reports: Sequence[Report],
         relocating: Collection[int] = (),
     ) -> Snapshot:
-        """What policies look at after a step; processors that are `relocating` take part in a relocation."""
+        """The snapshot after a step; processors that are `relocating` take part in a relocation."""
         now = self._clock()
         before, self._looked = self._looked, now
         processors = []
         for p, (manifest, report) in enumerate(zip(distribution.manifests, reports, strict=True)):
             processors.append(
-                ProcessorSeen(
+                ProcessorView(
                     p,
                     manifest.bytes,
                     tuple(self._operator(operator, manifest, report, moment) for operator in self._plan.operators),
@@ -93,11 +95,11 @@ class Monitor:
             awaiting=moment.awaiting,
         )
 
-    def _operator(self, operator: OperatorShape, manifest: Manifest, report: Report, moment: Moment) -> OperatorSeen:
+    def _operator(self, operator: OperatorShape, manifest: Manifest, report: Report, moment: Moment) -> OperatorView:
         number, groups = operator.number, self._plan.groups
         state = manifest.operators[number]
         owing = owing_groups(operator, state, moment.settled, groups) if state.generations else None
-        return OperatorSeen(
+        return OperatorView(
             number,
             state.statistics,
             operator.spillable,
@@ -105,9 +107,9 @@ class Monitor:
             spilled_groups(state.generations),
             held_rows(state, groups, self._cuts) if state.held else {},
             operator.answers_later,
-            unite(*self._returned).get(number),
+            union_by_operator(*self._returned).get(number),
             debt=None if owing is None else _debt(owing, state.generations, groups),
-            overdue=bool(state.overdue),
+            lagging=bool(state.lagging),
             rows=report.worked[number],
             results=report.produced[number],
             cpu=report.operator_cpu_ms[number] / 1000,

@@ -16,7 +16,7 @@ from anabranch.processor.tasks import ProcessorPlan
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What comes in through a port of an operator: rows of an input, called by its alias, or of another operator.
+    """The rows that enter a port of an operator: those of an input, called by its alias, or of another operator.
 
     `operators` are those whose rows come in: the one below, or those of a sub-query that the input stands for; none if
     it is a stream. Rows are exchanged by the columns in `key`, and can be met for `window` microseconds, None for ever.

@@ -72,10 +72,11 @@ class Relocation:
     left: int = 0
 
     @classmethod
-    def begin(cls, move: RelocateGroups, asked: float, chosen: float) -> Relocation:
-        """A move whose groups are known: a policy looked for them from `asked` to `chosen`, by the driver's clock."""
-        found = cls(move)
-        return replace(found, left=found.turns).say(Message.COMPUTE, asked).say(Message.CHOSEN, chosen)
+    def begin(cls, move: RelocateGroups, asked_at: float, chosen_at: float) -> Relocation:
+        """A move whose groups are known: a policy looked for them from `asked_at` to `chosen_at`, by the driver's
+        clock."""
+        relocation = cls(move)
+        return replace(relocation, left=relocation.turns).say(Message.COMPUTE, asked_at).say(Message.CHOSEN, chosen_at)
 
     @property
     def turns(self) -> int:
@@ -103,18 +104,19 @@ class Relocation:
         return self.last is Message.REACTIVATE
 
     def say(self, message: Message, time: float) -> Relocation:
-        """The next message of the protocol; refused, with the whole story, if it is not the next one."""
+        """Send a message of the protocol. If it is not the next one, an error shows all messages so far."""
         if message != (self.last or 0) + 1:
             story = ", ".join(f"{said.text} at {at:.3f}" for said, at in self.sent) or "nothing so far"
             raise AnabranchError(f"a relocation cannot {message.text!r} now; what happened: {story}. {self.move}")
         return replace(self, sent=(*self.sent, (message, time)))
 
     def deactivate(self, time: float) -> Relocation:
-        """At a batch boundary: nothing is in flight, so whoever is told to stop has stopped."""
+        """Send messages 3 and 4 at a batch boundary: nothing is in flight, so rows of the groups have stopped at
+        once."""
         return self.say(Message.DEACTIVATE, time).say(Message.DEACTIVATED, time)
 
     def wait(self) -> Relocation:
-        """After a step in which rows were held back and the receiver has read ahead."""
+        """Count a step in which rows were held back and the receiver has read ahead."""
         return replace(self, left=max(self.left - 1, 0))
 
     def to_json(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What policies decide on: the plan, and the state of all processors after a step, as numbers.
+"""A snapshot, on which policies decide: the plan, and the state of all processors after a step, as numbers.
 
-The plan's shape says what the operators are and how rows flow between them (`plan_shape`); the rest is what was counted
-and what is known of state. A policy needs nothing else.
+The plan's shape says what the operators are and how rows flow between them (`plan_shape`); the rest are counts and
+sizes. A policy needs nothing else.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Debt:
-    """What spilled groups of an operator on one processor owe.
+    """The results that spilled groups of an operator on one processor owe.
 
-    `owing` are the groups that owe results. By number of a group: the step after which it was `first_spilled`, of all
-    that is on disk now, and its `bytes` there.
+    `owing` are the groups that owe some. By number of a group: the step after which the oldest of its state on disk was
+    spilled (`first_spilled`), and its `bytes` on disk.
     """
 
     owing: GroupSet
@@ -36,11 +36,11 @@ class Debt:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorSeen:
-    """An operator on one processor: what is known of its partition groups there, and whether they can be spilled.
+class OperatorView:
+    """An operator on one processor: statistics of its partition groups there, and whether they can be spilled.
 
     Of the groups in `spilled` some state is on disk only; None if there are none, and `debt` if they owe nothing.
-    `held` are rows that wait, by group; answers of a grouping may be `overdue` by that. An operator that
+    `held` are rows that wait, by group; answers of a grouping may be `lagging` by that. An operator that
     `answers_later` has little to do with a row until it is settled, in a later step than it came in, and counts its
     answers. Groups that have `returned` were brought back from disk in this step or the last.
 
@@ -56,7 +56,7 @@ class OperatorSeen:
     answers_later: bool = False
     returned: GroupSet | None = None
     debt: Debt | None = None
-    overdue: bool = False
+    lagging: bool = False
     rows: int = 0
     results: int = 0
     cpu: float = 0.0
@@ -64,7 +64,7 @@ class OperatorSeen:
     @property
     def waits(self) -> bool:
         """Whether rows of it wait, or answers since rows did."""
-        return bool(self.held) or self.overdue
+        return bool(self.held) or self.lagging
 
     @property
     def active_bytes(self) -> int:
@@ -73,7 +73,7 @@ class OperatorSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessorSeen:
+class ProcessorView:
     """A processor with its active bytes (Mu in paper 1), its budget (Ma), None for no limit, and its operators.
 
     Since the last snapshot it was `busy` for so many seconds, in which it had so many of CPU time (`cpu`) and its
@@ -83,7 +83,7 @@ class ProcessorSeen:
 
     processor: int
     active_bytes: int
-    operators: tuple[OperatorSeen, ...]
+    operators: tuple[OperatorView, ...]
     memory: int | None = None
     busy: float = 0.0
     cpu: float = 0.0
@@ -96,7 +96,7 @@ class ProcessorSeen:
     @property
     def unspillable_bytes(self) -> int:
         """The active bytes that cannot be pushed to disk."""
-        return sum(seen.active_bytes for seen in self.operators if not seen.spillable)
+        return sum(view.active_bytes for view in self.operators if not view.spillable)
 
     def partitions(self) -> Partitions:
         """All partition groups that it owns and that have any state, of all families."""
@@ -124,28 +124,28 @@ class Partitions:
     answered: Integers
 
     @classmethod
-    def of(cls, operators: Sequence[OperatorSeen]) -> Partitions:
-        """Of the operators of one processor."""
+    def of(cls, operators: Sequence[OperatorView]) -> Partitions:
+        """The partitions of one processor, from its operators."""
         parts = []
-        for family in sorted({seen.family for seen in operators}):
-            members = [seen for seen in operators if seen.family == family]
-            spilled = [seen.spilled.numbers() for seen in members if seen.spilled is not None]
+        for family in sorted({view.family for view in operators}):
+            members = [view for view in operators if view.family == family]
+            spilled = [view.spilled.numbers() for view in members if view.spilled is not None]
             on_disk = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *spilled]))
-            waiting = np.unique(np.array([group for seen in members for group in seen.held], dtype=np.int64))
-            groups = np.unique(np.concatenate([on_disk, waiting, *(seen.statistics.groups for seen in members)]))
+            waiting = np.unique(np.array([group for view in members for group in view.held], dtype=np.int64))
+            groups = np.unique(np.concatenate([on_disk, waiting, *(view.statistics.groups for view in members)]))
             count = int(groups.max(initial=-1)) + 1
-            known = [seen.statistics.dense(count) for seen in members]
+            statistics = [view.statistics.dense(count) for view in members]
             nothing = Statistics().dense(count)
-            patient = [each if seen.answers_later else nothing for seen, each in zip(members, known, strict=True)]
+            patient = [each if view.answers_later else nothing for view, each in zip(members, statistics, strict=True)]
             parts.append(
                 (
                     np.full(len(groups), family, dtype=np.int64),
                     groups,
-                    np.sum([each.bytes for each in known], axis=0)[groups],
-                    np.sum([each.recent for each in known], axis=0)[groups],
-                    np.sum([each.arrived for each in known], axis=0)[groups],
+                    np.sum([each.bytes for each in statistics], axis=0)[groups],
+                    np.sum([each.recent for each in statistics], axis=0)[groups],
+                    np.sum([each.arrived for each in statistics], axis=0)[groups],
                     np.isin(groups, on_disk),
-                    np.array([sum(seen.held.get(g, 0) for seen in members) for g in groups.tolist()], dtype=np.int64),
+                    np.array([sum(view.held.get(g, 0) for view in members) for g in groups.tolist()], dtype=np.int64),
                     np.sum([each.arrived for each in patient], axis=0)[groups],
                     np.sum([each.produced for each in patient], axis=0)[groups],
                 )
@@ -166,7 +166,7 @@ class Snapshot:
 
     step: int
     time: float
-    processors: tuple[ProcessorSeen, ...]
+    processors: tuple[ProcessorView, ...]
     seconds: float = 0.0
     plan: PlanShape = field(default_factory=PlanShape)
     arrived: int = 0
@@ -175,7 +175,7 @@ class Snapshot:
 
 
 class Policy(Protocol):
-    """Something that decides. Each run works with a copy of its own, so it may remember what it has seen."""
+    """Anything that decides on actions. Each run has a copy of its own, so a policy may remember earlier snapshots."""
 
     def decide(self, snapshot: Snapshot) -> Iterator[Action]:
-        """What should be done, given what is known."""
+        """The actions that the snapshot calls for."""

@@ -1,6 +1,7 @@
 """What a run tells about itself: events and numbers, rendered in one way everywhere.
 
 events      what happened and why; also logged
+progress    what a step has done, as one value; rendered for `lastProgress`
 numbers     bytes, counts and durations for people
 story       a run so far, as the terminal tells it
 terminal    the panel that is redrawn while a run goes on

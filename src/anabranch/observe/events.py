@@ -1,22 +1,29 @@
 """Events: what happened during a run that is worth telling, with its reason.
 
-One type for all of them, so that `run.events`, the CLI and the log show the same thing. A run keeps the most recent
-ones in memory, and hands each to the logger `anabranch`, as a warning if somebody should do something about it. Where
-that goes is up to the program: the library configures no handler.
+One type for all of them, so that `run.events`, the CLI and the log show the same thing. Every event has a number,
+ascending from 1 since the checkpoint began, so that a reader can ask for what is new to it. A run keeps the most recent
+ones in memory, those of earlier runs among them, and hands each new one to whoever writes them down
+(`checkpoint/journal`) and to the logger `anabranch`, as a warning if somebody should do something about it. Where that
+goes is up to the program: the library configures no handler.
+
+Details are plain: what JSON can hold, and nothing else. So an event is the same after a restart as before it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Set
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 KEPT = 1_000
 
@@ -59,8 +66,9 @@ LEVELS = {EventKind.MEMORY: logging.WARNING, EventKind.WARNING: logging.WARNING}
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: when (seconds since the epoch), what kind, why, and details by name."""
+    """Something that happened: its number, when (seconds since the epoch), what kind, why, and details by name."""
 
+    number: int
     time: float
     kind: EventKind
     reason: str
@@ -71,20 +79,68 @@ class Event:
         stamp = datetime.fromtimestamp(self.time, UTC).strftime("%H:%M:%S")
         return f"{stamp} {self.kind}: {self.reason}"
 
+    def to_json(self) -> dict[str, Any]:
+        """The event as a document."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, body: Mapping[str, Any]) -> Event:
+        """The event that `to_json` has made a document of."""
+        return cls(body["number"], body["time"], EventKind(body["kind"]), body["reason"], body["details"])
+
+
+def plain(value: Any) -> Any:
+    """A detail of an event as JSON can hold it: numbers of NumPy as Python's, tuples as lists, a number that is not
+    finite as None, anything else that JSON has no form for as text."""
+    match value:
+        case np.generic() | np.ndarray():
+            return plain(value.tolist())
+        case None | bool():
+            return value
+        case str():
+            return str(value)
+        case int():
+            return int(value)
+        case float():
+            return value if math.isfinite(value) else None
+        case Mapping():
+            return {str(name): plain(part) for name, part in value.items()}
+        case Set():
+            return sorted(map(plain, value), key=str)
+        case list() | tuple():
+            return [plain(part) for part in value]
+    return str(value)
+
 
 class EventLog:
-    """The most recent events of a run; safe to read while the run writes."""
+    """The most recent events of a checkpoint; safe to read while the run writes."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """An empty log; `clock` is passed in so that tests can choose the time."""
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        *,
+        earlier: Iterable[Event] = (),
+        number: int = 0,
+        keep: Callable[[Event], None] | None = None,
+    ) -> None:
+        """A log that goes on after the `earlier` events, the last of which had this number.
+
+        `keep` is called with every new event before anybody can read it. `clock` is passed in so that tests can choose
+        the time.
+        """
         self._clock = clock
-        self._events: deque[Event] = deque(maxlen=KEPT)
+        self._events: deque[Event] = deque(earlier, maxlen=KEPT)
+        self._before = self._number = number
+        self._keep = keep
         self._lock = threading.Lock()
 
     def add(self, kind: EventKind, reason: str, **details: Any) -> Event:
         """Record an event now, and log it; a handler finds all of it as `event` of the log's record."""
-        event = Event(self._clock(), kind, reason, details)
         with self._lock:
+            event = Event(self._number + 1, self._clock(), kind, reason, plain(details))
+            if self._keep is not None:
+                self._keep(event)
+            self._number = event.number
             self._events.append(event)
         LOG.log(LEVELS.get(kind, logging.INFO), "%s: %s", kind, reason, extra={"event": event})
         return event
@@ -93,6 +149,11 @@ class EventLog:
         """The events so far, oldest first."""
         with self._lock:
             return list(self._events)
+
+    def since(self, number: int | None = None) -> list[Event]:
+        """The events after the one with this number, oldest first; without a number those of this run."""
+        after = self._before if number is None else number
+        return [event for event in self.all() if event.number > after]
 
 
 def log_start(queries: Iterable[str], processors: int, checkpoint: Path) -> None:

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count
 from anabranch.observe.terminal import bar
 
@@ -121,7 +122,10 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A checkpoint at one moment. State, queries, inputs and groups are those of the newest readable step."""
+    """A checkpoint at one moment, with its newest events if they were asked for.
+
+    State, queries, inputs and groups are those of the newest readable step.
+    """
 
     path: str
     identity: dict[str, Any]
@@ -137,6 +141,7 @@ class Inspection:
     unreferenced: tuple[str, ...]
     verified: bool
     damage: tuple[str, ...]
+    events: tuple[Event, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Everything, for `json.dumps`."""
@@ -157,6 +162,8 @@ def describe(found: Inspection, *, groups: bool = False) -> Iterator[RenderableT
         yield _spilled(found.spilled)
     if found.groups:
         yield from _groups(found.groups, all_of_them=groups)
+    if found.events:
+        yield _events(found.events)
     yield _disk(found)
     yield _verdict(found)
 
@@ -269,6 +276,16 @@ def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[Ren
             Text(share, "blue"),
         )
     yield table
+
+
+def _events(events: Iterable[Event]) -> Table:
+    lines = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    for event in events:
+        lines.add_row(f"event {event.number}", _clock(event.time), event.kind, Text(event.reason))
+    return lines
 
 
 def _disk(found: Inspection) -> Text:

@@ -1,9 +1,8 @@
 """The story of a run so far, as the terminal tells it: one entry per batch, and sums over all of them.
 
-Filled from the progress that `Run.lastProgress` gives (Spark's, with Anabranch's own part), so that whatever shows a
-run, here or elsewhere, starts from the same numbers. Only batches with an Anabranch part count: between batches Spark
-also reports that it is idle. What is answered beside batches, by clean-up and at the end of the input, comes with
-events. Rows and results are those of this run; totals over all runs are in the checkpoint.
+Filled from the progress of batches (`observe/progress`), so that whatever shows a run, here or elsewhere, starts from
+the same numbers. What is answered beside batches, by clean-up and at the end of the input, comes with events. Rows and
+results are those of this run; totals over all runs are in the checkpoint.
 
 Rows per second are per second that passes on the clock, waiting included: what a source delivers is not exceeded.
 """
@@ -13,11 +12,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from statistics import median
-from typing import Any
 
 from anabranch.observe.events import Event, EventKind
+from anabranch.observe.progress import BatchProgress, Progress
 
 KEPT_BATCHES = 200
 RECENT_SECONDS = 10.0
@@ -26,7 +24,7 @@ ANSWERED_IN = {EventKind.END: "results", EventKind.CLEAN_UP: "answered"}
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessorSeen:
+class ProcessorView:
     """What one processor holds after a batch, and what it did in it; `owed` is None if nobody can tell."""
 
     number: int
@@ -55,7 +53,7 @@ class BatchSeen:
     rejected: int
     started: float
     seconds: float
-    processors: tuple[ProcessorSeen, ...]
+    processors: tuple[ProcessorView, ...]
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
 
     @property
@@ -84,35 +82,37 @@ def per_second(rows: int, elapsed: float) -> float:
     return rows / elapsed if elapsed > 0 else 0.0
 
 
-def batch_seen(progress: Mapping[str, Any]) -> BatchSeen | None:
-    """The batch that a progress report tells of, or None if it tells of none."""
-    ours = progress.get("anabranch")
-    if ours is None:
-        return None
-    answered = progress["sink"]["numOutputRows"]
+def batch_seen(batch: BatchProgress) -> BatchSeen:
+    """What there is to show of a batch."""
+    step = batch.step
     return BatchSeen(
-        number=progress["batchId"],
-        rows=progress["numInputRows"],
-        results=answered if answered >= 0 else None,
-        late=sum(ours["lateRows"].values()),
-        rejected=sum(ours["quarantinedRows"].values()),
-        started=datetime.fromisoformat(progress["timestamp"]).timestamp(),
-        seconds=progress["durationMs"].get("triggerExecution", 0) / 1000,
-        processors=tuple(
-            ProcessorSeen(
-                entry["processor"],
-                entry["activeRows"],
-                entry["activeBytes"],
-                entry["results"],
-                entry["busyMs"] / 1000,
-                entry["spilledRows"],
-                entry["spilledBytes"],
-                entry["owingGroups"],
-                entry["owedResults"],
-            )
-            for entry in ours["processors"]
-        ),
-        watermarks=ours["watermark"],
+        number=batch.number,
+        rows=batch.rows,
+        results=step.output_rows if step.output_rows >= 0 else None,
+        late=sum(entry.late for entry in step.inputs),
+        rejected=sum(entry.rejected for entry in step.inputs),
+        started=batch.started,
+        seconds=batch.seconds,
+        processors=processors_seen(step),
+        watermarks={entry.alias: entry.watermark for entry in step.inputs},
+    )
+
+
+def processors_seen(step: Progress) -> tuple[ProcessorView, ...]:
+    """What there is to show of the processors after a step."""
+    return tuple(
+        ProcessorView(
+            entry.number,
+            entry.active_rows,
+            entry.active_bytes,
+            entry.results,
+            entry.busy_ms / 1000,
+            entry.spilled_rows,
+            entry.spilled_bytes,
+            entry.owing_groups,
+            entry.owed,
+        )
+        for entry in step.processors
     )
 
 
@@ -126,7 +126,7 @@ class Story:
 
     expected_rows: int | None = None
     batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
-    processors: tuple[ProcessorSeen, ...] = ()
+    processors: tuple[ProcessorView, ...] = ()
     spills: bool = False
     events: Counter[EventKind] = field(default_factory=Counter)
     count: int = 0
@@ -143,13 +143,10 @@ class Story:
         return self.batches[-1] if self.batches else None
 
     def add(self, batch: BatchSeen) -> bool:
-        """Take a batch in; False if it is known already, and then only what it says of the processors now is new."""
-        if self.last is not None and batch.number < self.last.number:
+        """Take a batch in; False if it, or a later one, was taken in before."""
+        if self.last is not None and batch.number <= self.last.number:
             return False
-        self.processors = batch.processors
-        self.spills = self.spills or any(entry.spilled_rows or entry.owing_groups for entry in batch.processors)
-        if self.last is not None and batch.number == self.last.number:
-            return False
+        self.see(batch.processors)
         self.batches.append(batch)
         self.count += 1
         self.rows += batch.rows
@@ -159,6 +156,11 @@ class Story:
         self.rejected += batch.rejected
         self.peak_bytes = max(self.peak_bytes, batch.state_bytes)
         return True
+
+    def see(self, processors: tuple[ProcessorView, ...]) -> None:
+        """Take in what the processors are like now."""
+        self.processors = processors
+        self.spills = self.spills or any(entry.spilled_rows or entry.owing_groups for entry in processors)
 
     def add_event(self, event: Event) -> None:
         """Count an event, and what was answered beside the batches: at the end of the input, and by clean-up."""

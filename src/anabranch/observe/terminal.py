@@ -26,7 +26,7 @@ from rich.text import Text
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count, format_seconds
-from anabranch.observe.story import BatchSeen, ProcessorSeen, Story, per_second
+from anabranch.observe.story import BatchSeen, ProcessorView, Story, per_second
 
 SHOWN_PROCESSORS = 8
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
@@ -215,11 +215,11 @@ def _watermark(batch: BatchSeen) -> tuple[str, Text]:
     return f"{moment:%H:%M:%S}", Text(f"UTC on {moment:%Y-%m-%d}{which}", style="dim")
 
 
-def _spilled_rows(processors: Iterable[ProcessorSeen]) -> int:
+def _spilled_rows(processors: Iterable[ProcessorView]) -> int:
     return sum(entry.spilled_rows for entry in processors)
 
 
-def _debt(processors: Iterable[ProcessorSeen]) -> str:
+def _debt(processors: Iterable[ProcessorView]) -> str:
     """How many results spilling has postponed, as far as anybody can tell."""
     owing = [entry for entry in processors if entry.owing_groups]
     if not owing:
@@ -261,7 +261,7 @@ def _processors(story: Story, memory: int | None) -> Table:
     return table
 
 
-def _processor_row(entry: ProcessorSeen, largest: int, memory: int | None) -> tuple[str | Text, ...]:
+def _processor_row(entry: ProcessorView, largest: int, memory: int | None) -> tuple[str | Text, ...]:
     style = "red" if memory and entry.bytes > memory else "blue"
     return (
         str(entry.number),

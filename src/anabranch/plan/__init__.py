@@ -1,9 +1,9 @@
-"""What to compute: pure descriptions of queries, free of Spark and of storage.
+"""Plans of queries: pure descriptions of what to compute, free of Spark and of storage.
 
 query             a bound query: logical, and with its joins in one order
 names             which names in an expression are columns
 texts             columns of expressions replaced by others
-arrangement       which streams meet where, given what they have in common
+arrangement       which streams meet in which operator, given the equalities between them
 join_keys         join keys out of equalities
 join_order        a logical query arranged for one shape of its joins
 shape_text        a shape of joins as text
@@ -13,12 +13,12 @@ join_orders       the best orders of joins
 migration_cost    the equations of paper 3 for changes of order
 migration_choice  what a change of order will cost by each strategy, and which one to take
 network           several queries as one network of operators with ports
-port_state        what lies at a port, whatever the tree around it
-identity          what the state of an operator depends on
-assembly          networks put together from queries
+port_state        which rows a port stores, whatever the tree of operators
+identity          which operators of different queries are the same
+assembly          queries put together into one network
 placement         where operators are
 routing           which processors get a row, by port and partition group
-rounds            in how many exchanges a network runs on its placement
+rounds            operators put into rounds, with an exchange of rows before each
 watermark         what is late, dead and settled, as arithmetic on event time
-explain, svg      the plan for people
+explain,          svg the plan for people
 """

@@ -1,6 +1,6 @@
 """Which streams meet where: join operators out of the equalities between streams.
 
-Equal terms form classes (`plan/join_keys`). Here only their reach counts: which inputs have a term in which class.
+Equal terms form classes (`plan/join_keys`). Here all that counts of a class is which inputs have a term in it.
 Parts of the plan, at first the single inputs, are joined until one is left. An operator joins two or more parts on the
 classes that have a term in *every* one of them, its keys, so that tuples that join meet in one partition group. A class
 with terms in some of the parts only is checked on the operator's results. So inside a part all terms of a class are
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 # A shape is a number of an input, or a tuple of shapes that are joined by one operator.
 Shape = int | tuple["Shape", ...]
 # The inputs that have a term in a class.
-Reach = frozenset[int]
+InputNumbers = frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +40,15 @@ class Meeting:
 class UnconnectedError(ValueError):
     """Parts that no class connects; `parts` are the inputs in each."""
 
-    def __init__(self, parts: Sequence[Reach]) -> None:
-        """Nothing but the parts."""
+    def __init__(self, parts: Sequence[InputNumbers]) -> None:
+        """Remember the parts, for a message that names them."""
         super().__init__(f"no equality connects {[sorted(part) for part in parts]}")
         self.parts = tuple(parts)
 
 
-def arrange(inputs: int, classes: Sequence[Reach], shape: Shape | None = None) -> tuple[Meeting, ...]:
-    """The operators that join all inputs, children before parents. Raises `UnconnectedError` if there are none."""
+def arrange(inputs: int, classes: Sequence[InputNumbers], shape: Shape | None = None) -> tuple[Meeting, ...]:
+    """The operators that join all inputs, children before parents. Raises `UnconnectedError` if inputs share no
+    class."""
     made = _Arrangement(inputs, classes)
     if shape is None:
         made.join_most()
@@ -57,7 +58,7 @@ def arrange(inputs: int, classes: Sequence[Reach], shape: Shape | None = None) -
 
 
 class _Arrangement:
-    def __init__(self, inputs: int, classes: Sequence[Reach]) -> None:
+    def __init__(self, inputs: int, classes: Sequence[InputNumbers]) -> None:
         self._classes = classes
         self._inputs = [frozenset({n}) for n in range(inputs)]  # per part, the inputs in it
         self.meetings: list[Meeting] = []
@@ -66,18 +67,18 @@ class _Arrangement:
         """Join the parts that share a class, most parts first, then the lowest, until one part is left."""
         parts = list(range(len(self._inputs)))
         while len(parts) > 1:
-            touched = [[p for p in parts if self._inputs[p] & reach] for reach in self._classes]
+            touched = [[p for p in parts if self._inputs[p] & inputs] for inputs in self._classes]
             chosen = min(touched, key=lambda those: (-len(those), max(map(self._depth, those), default=0)), default=[])
             if len(chosen) < 2:
                 raise UnconnectedError([self._inputs[p] for p in parts])
             parts = [p for p in parts if p not in chosen] + [self._join(chosen)]
 
     def follow(self, shape: Shape) -> int:
-        """Join as the shape says; the number of the part that it comes to."""
+        """Join as the shape says. Returns the number of the part that holds the result."""
         return shape if isinstance(shape, int) else self._join([self.follow(inner) for inner in shape])
 
     def _join(self, parts: Sequence[int]) -> int:
-        touched = [sum(bool(self._inputs[p] & reach) for p in parts) for reach in self._classes]
+        touched = [sum(bool(self._inputs[p] & inputs) for p in parts) for inputs in self._classes]
         keys = [n for n, count in enumerate(touched) if count == len(parts)]
         if not keys:
             raise UnconnectedError([self._inputs[p] for p in parts])

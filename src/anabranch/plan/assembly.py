@@ -1,7 +1,8 @@
-"""Networks put together from queries: what has an identity that is there already is not made again.
+"""Build one network that answers several queries. An operator whose identity is in the network already is shared.
 
-A shared join carries what any of its queries needs. Each query calls columns by its own aliases; in the network every
-input has one alias, that of the query that was first, and texts of later ones are changed to it.
+A shared join carries all columns that any of its queries needs. Each query calls columns by its own aliases; in the
+network every input has one alias, that of the query that was added first, and expressions of later queries are
+rewritten to use it.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.plan.identity import Demand, Described, Description
-from anabranch.plan.network import Answer, Column, Fed, Input, Network, Operator, Port, Request
+from anabranch.plan.identity import CanonicalPart, CanonicalQuery, Demand
+from anabranch.plan.network import Answer, Column, Feed, Input, Network, Operator, Port, Request
 from anabranch.plan.port_state import PortState
 from anabranch.plan.query import (
     AggregateCall,
@@ -64,36 +65,36 @@ class _Builder:
         queries = (request.query, *request.query.united)
         self._answers.append(Answer(request.name, tuple(self._add(query, request, Demand()) for query in queries)))
 
-    def _add(self, query: ContinuousQuery, request: Request, demand: Demand) -> Fed:
+    def _add(self, query: ContinuousQuery, request: Request, demand: Demand) -> Feed:
         """The operators of a query or block, and what it selects of the last one's rows."""
-        told = Description(query, request.since, self._streams, demand)
+        canonical = CanonicalQuery(query, request.since, self._streams, demand)
         leaves = len(query.inputs)
-        known = {draft.identity: n for n, draft in enumerate(self._drafts)}
+        operator_of = {draft.identity: n for n, draft in enumerate(self._drafts)}
         aliases: dict[str, str] = {}
-        for part in [*told.parts[leaves:], told.root]:
-            if part.identity in known:
-                aliases |= zip(part.aliases, self._drafts[known[part.identity]].aliases, strict=True)
+        for part in [*canonical.parts[leaves:], canonical.root]:
+            if part.identity in operator_of:
+                aliases |= zip(part.aliases, self._drafts[operator_of[part.identity]].aliases, strict=True)
         for n, entry in enumerate(query.inputs):
             if entry.alias not in aliases:
-                aliases[entry.alias] = self._new_input(query, n, request, told)
-        known |= {draft.identity: n for n, draft in enumerate(self._drafts)}
+                aliases[entry.alias] = self._new_input(query, n, request, canonical)
+        operator_of |= {draft.identity: n for n, draft in enumerate(self._drafts)}
         names = _Names(query, aliases)
         self._classes |= dict.fromkeys(names.terms(terms) for terms in query.classes)
         nodes = [~list(self._inputs).index(aliases[entry.alias]) for entry in query.inputs]
-        for n, part in enumerate(told.parts[leaves:]):
-            if part.identity not in known:
-                known[part.identity] = len(self._drafts)
-                self._drafts.append(self._join(query, n, part, told, nodes, names))
-            nodes.append(known[part.identity])
+        for n, part in enumerate(canonical.parts[leaves:]):
+            if part.identity not in operator_of:
+                operator_of[part.identity] = len(self._drafts)
+                self._drafts.append(self._join(query, n, part, canonical, nodes, names))
+            nodes.append(operator_of[part.identity])
             self._drafts[nodes[-1]].columns |= {(aliases[alias], c) for alias, c in query.operators[n].columns}
-        if query.grouping is not None and told.group is not None:
-            if told.group.identity not in known:
-                known[told.group.identity] = len(self._drafts)
-                below = tuple(names.text(text) for text in told.conditions(len(told.parts) - 1))
-                self._drafts.append(self._group(query.grouping, told, nodes[-1], below, names))
-            nodes.append(known[told.group.identity])
+        if query.grouping is not None and canonical.group is not None:
+            if canonical.group.identity not in operator_of:
+                operator_of[canonical.group.identity] = len(self._drafts)
+                below = tuple(names.text(text) for text in canonical.conditions(len(canonical.parts) - 1))
+                self._drafts.append(self._group(query.grouping, canonical, nodes[-1], below, names))
+            nodes.append(operator_of[canonical.group.identity])
         outputs = tuple(Output(output.name, names.text(output.expression)) for output in query.outputs)
-        return Fed(nodes[-1], tuple(map(names.text, query.conditions)), outputs)
+        return Feed(nodes[-1], tuple(map(names.text, query.conditions)), outputs)
 
     def network(self) -> Network:
         """All of it, with what is needed of each node known."""
@@ -107,8 +108,8 @@ class _Builder:
         def node(drafted: int) -> int:
             return ~drafted if drafted < 0 else len(inputs) + drafted
 
-        def placed(fed: Fed) -> Fed:
-            return replace(fed, node=node(fed.node))
+        def placed(feed: Feed) -> Feed:
+            return replace(feed, node=node(feed.node))
 
         def ordered(columns: set[Column]) -> tuple[Column, ...]:
             return tuple(sorted(columns, key=place.__getitem__))
@@ -131,21 +132,21 @@ class _Builder:
                     inputs[~port.node] = replace(inputs[~port.node], entry=kept)
             columns = ordered(draft.columns)
             operators.append(Operator(draft.identity, tuple(ports), draft.terms, columns, draft.grouping))
-        inputs = [replace(e, feeds=tuple(fed and placed(fed) for fed in e.feeds)) for e in inputs]
+        inputs = [replace(e, feeds=tuple(feed and placed(feed) for feed in e.feeds)) for e in inputs]
         answers = tuple(replace(answer, branches=tuple(map(placed, answer.branches))) for answer in self._answers)
         return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived), tuple(self._classes))
 
-    def _new_input(self, query: ContinuousQuery, n: int, request: Request, told: Description) -> str:
+    def _new_input(self, query: ContinuousQuery, n: int, request: Request, canonical: CanonicalQuery) -> str:
         """Take an input in under a name that is free, after all that feeds it."""
         entry = query.inputs[n]
-        feeds: list[Fed | None] = []
+        feeds: list[Feed | None] = []
         for source in entry.sources:
             if source.block is None:
                 feeds.append(None)
                 continue
-            fed = self._add(source.block, request, told.demand(n))
-            conditions, outputs = inlined(fed.outputs, source.steps)
-            feeds.append(Fed(fed.node, (*fed.conditions, *conditions), outputs))
+            feed = self._add(source.block, request, canonical.demand(n))
+            conditions, outputs = inlined(feed.outputs, source.steps)
+            feeds.append(Feed(feed.node, (*feed.conditions, *conditions), outputs))
         taken = {name.lower() for name in self._inputs}
         alias = next(name for name in _candidates(entry.alias, request.name) if name.lower() not in taken)
         stream = entry.stream
@@ -154,11 +155,19 @@ class _Builder:
             made = next(schema for schema in query.derived if schema.name == entry.stream)
             self._derived.append(replace(made, name=stream))
             self._streams[stream] = self._derived[-1]
-        self._inputs[alias] = Input(replace(entry, alias=alias, stream=stream), told.timed, told.late[n], tuple(feeds))
+        self._inputs[alias] = Input(
+            replace(entry, alias=alias, stream=stream), canonical.timed, canonical.late[n], tuple(feeds)
+        )
         return alias
 
     def _join(
-        self, query: ContinuousQuery, n: int, part: Described, told: Description, nodes: list[int], names: _Names
+        self,
+        query: ContinuousQuery,
+        n: int,
+        part: CanonicalPart,
+        canonical: CanonicalQuery,
+        nodes: list[int],
+        names: _Names,
     ) -> _Draft:
         operator = query.operators[n]
         ports, ranks = [], []
@@ -171,22 +180,22 @@ class _Builder:
                 alias = names.aliases[query.inputs[below].alias]
                 entry = self._inputs[alias]
                 self._inputs[alias] = replace(entry, entry=replace(entry.entry, key=keys))
-            state = PortState(told.join_port(n, below), frozenset())
-            ports.append(Port(nodes[below], keys, state, tuple(map(names.text, told.conditions(below)))))
-            ranks.append(tuple(names.aliases[query.inputs[i].alias] for i in told.ranked(below)))
+            state = PortState(canonical.join_port(n, below), frozenset())
+            ports.append(Port(nodes[below], keys, state, tuple(map(names.text, canonical.conditions(below)))))
+            ranks.append(tuple(names.aliases[query.inputs[i].alias] for i in canonical.ranked(below)))
         terms = tuple(names.terms(query.classes[operator.classes[k]]) for k in part.key)
         aliases = tuple(names.aliases[alias] for alias in part.aliases)
         return _Draft(part.identity, aliases, ports, tuple(ranks), terms)
 
     def _group(
-        self, grouping: Grouping, told: Description, node: int, conditions: tuple[str, ...], names: _Names
+        self, grouping: Grouping, canonical: CanonicalQuery, node: int, conditions: tuple[str, ...], names: _Names
     ) -> _Draft:
         keys = tuple(map(names.text, grouping.keys))
         calls = tuple(AggregateCall(c.function, c.argument and names.text(c.argument)) for c in grouping.calls)
         made = replace(grouping, keys=keys, calls=calls, conditions=())
-        aliases = tuple(names.aliases[alias] for alias in told.root.aliases)
-        state = PortState(told.group_port(grouping), told.group_columns(grouping))
-        return _Draft(told.root.identity, aliases, [Port(node, keys, state, conditions)], grouping=made)
+        aliases = tuple(names.aliases[alias] for alias in canonical.root.aliases)
+        state = PortState(canonical.group_port(grouping), canonical.group_columns(grouping))
+        return _Draft(canonical.root.identity, aliases, [Port(node, keys, state, conditions)], grouping=made)
 
 
 class _Names:

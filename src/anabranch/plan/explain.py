@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.network import Answer, Network, Operator, Port
-from anabranch.plan.placement import Placement, describe
+from anabranch.plan.placement import Placement, placement_text
 from anabranch.plan.query import Grouping, JoinInput, Source, StreamSchema, all_of
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a run has done so far, in `seconds`: rows `received` per source, `produced` per operator.
+    """Counts of a run since it began, `seconds` ago: rows `received` per source, `produced` per operator.
 
     `state` is what lies there now, per port: rows and bytes.
     """
@@ -29,7 +29,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part of the plan: what it is, more about it, what was measured of it, and what stands below."""
+    """A box of the picture: its title, details, what was measured, and the boxes below it."""
 
     title: str
     details: tuple[str, ...] = ()
@@ -39,8 +39,8 @@ class Node:
     @property
     def text(self) -> str:
         """All in one line."""
-        told = ", ".join([self.title, *self.details])
-        return f"{told}; {', '.join(self.measured)}" if self.measured else told
+        line = ", ".join([self.title, *self.details])
+        return f"{line}; {', '.join(self.measured)}" if self.measured else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Picture:
     exchange: str
 
     def __str__(self) -> str:
-        """As text."""
+        """The picture as text, one line per box."""
         lines: list[str] = []
 
         def draw(node: Node, depth: int) -> None:
@@ -75,7 +75,9 @@ def explain(
     measured: Measured | None = None,
 ) -> Picture:
     """The picture of a plan; `key_types`, `rounds` and `placements` are per operator."""
-    places = [f"round {number + 1} {describe(p, processors)}" for number, p in zip(rounds, placements, strict=True)]
+    places = [
+        f"round {number + 1} {placement_text(p, processors)}" for number, p in zip(rounds, placements, strict=True)
+    ]
     drawing = _Drawing(network, streams, key_types, places, measured)
     answers = tuple(drawing.answer(answer) for answer in network.answers)
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
@@ -109,7 +111,7 @@ class _Drawing:
         return Node(f"{name}{union}Project [{', '.join(output.name for output in answer.outputs)}]", below=parts)
 
     def _node(self, node: int, query: str) -> Node:
-        """What an operator computes, once; where it is needed again, only that it is."""
+        """Draw an operator; where another query shares it, only its title."""
         n = self._network.operator_of(node)
         assert n is not None, "inputs are drawn where they come in"
         operator = self._network.operators[n]
@@ -124,7 +126,7 @@ class _Drawing:
         return Node(title, (*more, self._places[n]), self._rates(n), below)
 
     def _port(self, n: int, p: int, query: str) -> Node:
-        """What comes in through a port, and what lies there."""
+        """Draw what feeds a port, with the state that is stored there."""
         operator, state = self._network.operators[n], self._state(n, p)
         port = operator.ports[p]
         if self._network.operator_of(port.node) is None:
@@ -137,19 +139,19 @@ class _Drawing:
         number = operator.ports[p].node
         entry, feeds = self._network.inputs[number].entry, self._network.inputs[number].feeds
         rows = operator.grouping.rows if operator.grouping is not None else None
-        told = _explain_input(entry, self._streams[entry.stream], rows, self._expires(n, p))
+        lines = _explain_input(entry, self._streams[entry.stream], rows, self._expires(n, p))
         numbers = iter(self._sources(number))
         below = []
-        for source, fed in zip(entry.sources, feeds, strict=True) if entry.is_derived else ():
-            if fed is None:
+        for source, feed in zip(entry.sources, feeds, strict=True) if entry.is_derived else ():
+            if feed is None:
                 measured = self._received([next(numbers)])
                 below.append(Node(*_explain_source(source, self._streams[source.stream]), measured))
                 continue
-            shown = ", ".join(f"{output.expression} AS {output.name}" for output in fed.outputs)
-            fed_by = _filtered(all_of(fed.conditions), self._node(fed.node, query))
+            shown = ", ".join(f"{output.expression} AS {output.name}" for output in feed.outputs)
+            fed_by = _filtered(all_of(feed.conditions), self._node(feed.node, query))
             below.append(Node(f"Select [{shown}]", below=(fed_by,)))
         measured = () if below else self._received(list(numbers))
-        return Node(told[0], tuple(told[1:]), (*measured, *state), tuple(below))
+        return Node(lines[0], tuple(lines[1:]), (*measured, *state), tuple(below))
 
     def _expires(self, n: int, p: int) -> bool:
         """Whether rows at a port ever die: they have a window, and all that they could still meet is late some day."""
@@ -183,21 +185,21 @@ class _Drawing:
         return range(first, first + counts[number])
 
     def _received(self, numbers: Sequence[int]) -> tuple[str, ...]:
-        found = self._measured
-        if found is None:
+        measured = self._measured
+        if measured is None:
             return ()
-        rows = sum(found.received[number] for number in numbers)
-        return (f"{rows:,} rows in, {rows / max(found.seconds, 1e-9):,.0f}/s",)
+        rows = sum(measured.received[number] for number in numbers)
+        return (f"{rows:,} rows in, {rows / max(measured.seconds, 1e-9):,.0f}/s",)
 
     def _rates(self, n: int) -> tuple[str, ...]:
-        """What an operator gave, per second and per row that arrived at it."""
-        found = self._measured
-        if found is None:
+        """The rows that came out of an operator, per second and per row that arrived at it."""
+        measured = self._measured
+        if measured is None:
             return ()
-        rows = found.produced[n]
+        rows = measured.produced[n]
         arrived = sum(self._arrived(port.node) for port in self._network.operators[n].ports)
         return (
-            f"{rows:,} rows out, {rows / max(found.seconds, 1e-9):,.0f}/s, {rows / max(arrived, 1):.3g} per row in",
+            f"{rows:,} rows out, {rows / max(measured.seconds, 1e-9):,.0f}/s, {rows / max(arrived, 1):.3g} per row in",
         )
 
     def _arrived(self, node: int) -> int:
@@ -205,9 +207,9 @@ class _Drawing:
         n = self._network.operator_of(node)
         if n is not None:
             return self._measured.produced[n]
-        feeds = [fed for fed in self._network.inputs[node].feeds if fed is not None]
+        feeds = [feed for feed in self._network.inputs[node].feeds if feed is not None]
         received = sum(self._measured.received[number] for number in self._sources(node))
-        return received + sum(self._arrived(fed.node) for fed in feeds)
+        return received + sum(self._arrived(feed.node) for feed in feeds)
 
     def _state(self, n: int, p: int) -> tuple[str, ...]:
         if self._measured is None:

@@ -1,4 +1,4 @@
-"""The identity of operators: what their state depends on, and nothing else.
+"""The identity of an operator: a digest of all that its state depends on, and of nothing else.
 
 Two queries share a join if the same streams come in with the same conditions, windows and rules of lateness, and are
 joined on the same keys, whatever they are called and in whichever order they stand; a grouping, if they group the same
@@ -6,8 +6,8 @@ join by the same keys for the same aggregates. What queries select from a shared
 
 Only queries that begin together (`since`) share: one that is added later must not see what came before it.
 
-So a description of an operator leaves out aliases: columns are named by the rank of their input among those that the
-operator joins, and parts stand in an order that does not depend on the text.
+So the canonical form of an operator leaves out aliases: columns are named by the rank of their input among those that
+the operator joins, and parts stand in an order that does not depend on the text.
 
 The identity of the state at a port (`port_state`) is another matter: it leaves out the tree, too, and comes from the
 query without its order of joins.
@@ -27,8 +27,11 @@ from anabranch.plan.watermark import can_be_late, input_times
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
-    """A part of a query apart from all names: its identity, its aliases and parts in canonical order, and its key's."""
+class CanonicalPart:
+    """An input or operator of a query, independent of names. Aliases, parts and key columns are in canonical order.
+
+    `key` has the number of each key column in the query's operator.
+    """
 
     identity: str
     aliases: tuple[str, ...]
@@ -38,14 +41,15 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What is asked of a block by what is around it: event times, and that nothing comes behind a watermark."""
+    """What the query around a block needs of it: rows with an event time (`timed`), and none behind a watermark
+    (`late`)."""
 
     timed: bool = False
     late: bool = False
 
 
-class Description:
-    """The canonical form of a query's parts, and which of them it can share with other queries."""
+class CanonicalQuery:
+    """A query with its parts in canonical form: equal parts of two queries have equal identities, and can be shared."""
 
     def __init__(self, query: ContinuousQuery, since: int, streams: Mapping[str, StreamSchema], demand: Demand) -> None:
         self._query = query
@@ -57,29 +61,29 @@ class Description:
             can_be_late(times, n) or (demand.late and time.lateness is not None) for n, time in enumerate(times)
         ]
         self._number = {entry.alias: n for n, entry in enumerate(query.inputs)}
-        self._seen: dict[str, int] = {}
-        self.parts: list[Described] = [self._input(n) for n in range(len(query.inputs))]
+        self._times_made: dict[str, int] = {}
+        self.parts: list[CanonicalPart] = [self._input(n) for n in range(len(query.inputs))]
         for n in range(len(query.operators)):
             self.parts.append(self._join(n))
         self.group = None if query.grouping is None else self._group(query.grouping)
-        self._held = [self._held_input(n) for n in range(len(query.inputs))]
+        self._input_texts = [self._input_text(n) for n in range(len(query.inputs))]
 
     @property
-    def root(self) -> Described:
-        """What the answer is selected of."""
+    def root(self) -> CanonicalPart:
+        """The part whose rows the answer is selected from."""
         return self.group or self.parts[-1]
 
     def demand(self, n: int) -> Demand:
-        """What an input asks of a block that feeds it."""
+        """What an input needs of a block that feeds it."""
         return Demand(self.timed, self.late[n])
 
     def conditions(self, part: int) -> tuple[str, ...]:
-        """What joined rows have to meet to go on from a part."""
+        """The conditions that rows of a part have to meet before they go on."""
         leaves = len(self._query.inputs)
         return () if part < leaves else self._query.operators[part - leaves].conditions
 
     def answer(self) -> list[object]:
-        """What is selected of the root, apart from all names."""
+        """The canonical form of the answer: the root, and what is selected of it."""
         names = {} if self.group else self._ranks(self.root.aliases)
         return [
             self.root.identity,
@@ -89,64 +93,65 @@ class Description:
 
     def ranked(self, part: int) -> tuple[int, ...]:
         """The inputs that a part holds, in the order in which an identity of its state names them."""
-        return tuple(sorted(self._query.inputs_of(part), key=lambda n: (self._held[n], n)))
+        return tuple(sorted(self._query.inputs_of(part), key=lambda n: (self._input_texts[n], n)))
 
     def join_port(self, n: int, part: int) -> PortIdentity:
         """The identity of the state of one of the parts that a join takes."""
         ranked = self.ranked(part)
-        classes = [self._query.classes[self._query.operators[n].classes[k]] for k in self._joined(n).key]
+        classes = [self._query.classes[self._query.operators[n].classes[k]] for k in self._join_part(n).key]
         key = []
         for terms in classes:
             inside = sorted(self._ranked_text(term, ranked) for term in terms if self._number[term[0]] in ranked)
-            compared = sorted([self._held[self._number[alias]], text] for alias, text in terms)
+            compared = sorted([self._input_texts[self._number[alias]], text] for alias, text in terms)
             key.append((" = ".join(inside), digest(compared)))
-        return PortIdentity(self._holds(ranked), self._met(ranked), tuple(key))
+        return PortIdentity(self._held_inputs(ranked), self._met_conditions(ranked), tuple(key))
 
     def group_port(self, grouping: Grouping) -> PortIdentity:
         """The identity of the state of the query's grouping."""
         ranked = self.ranked(self._query.root)
         names = self._rank_names(ranked)
         key = tuple((substituted(text, names), "") for text in grouping.keys)
-        return PortIdentity(self._holds(ranked), self._met(ranked), key)
+        return PortIdentity(self._held_inputs(ranked), self._met_conditions(ranked), key)
 
     def group_columns(self, grouping: Grouping) -> frozenset[str]:
-        """What the query's grouping stores of a row."""
+        """The columns that the query's grouping stores."""
         names = self._rank_names(self.ranked(self._query.root))
         if grouping.applied is not None:
             return frozenset(grouping.applied.columns)
         return frozenset(substituted(call.argument, names) for call in grouping.calls if call.argument is not None)
 
     def rows(self) -> list[object]:
-        """What rows the query gives, apart from all names and from the order of its joins."""
+        """The canonical form of the rows that the query gives; it does not depend on the order of its joins."""
         ranked, grouping = self.ranked(self._query.root), self._query.grouping
         names = self._rank_names(ranked)
-        told: list[object] = [self._holds(ranked), self._met(ranked)]
+        content: list[object] = [self._held_inputs(ranked), self._met_conditions(ranked)]
         if grouping is not None:
             applied = grouping.applied
-            told += [
+            content += [
                 [substituted(key, names) for key in grouping.keys],
                 [[call.function, call.argument and substituted(call.argument, names)] for call in grouping.calls],
                 [grouping.rows, grouping.distinct, grouping.once],
                 sorted(grouping.conditions),
-                None if applied is None else [repr(applied.operator), applied.columns, applied.gives],
+                None if applied is None else [repr(applied.operator), applied.columns, applied.result_ddl],
             ]
             names = {}
-        return [*told, [[output.name, substituted(output.expression, names)] for output in self._query.outputs]]
+        return [*content, [[output.name, substituted(output.expression, names)] for output in self._query.outputs]]
 
-    def _held_input(self, n: int) -> str:
-        """An input as states hold its rows: where they come from, what they have met, and when they are too late."""
+    def _input_text(self, n: int) -> str:
+        """The canonical form of an input: where its rows come from, which conditions they have met, and when they are
+        too late."""
         entry, logical = self._query.inputs[n], self._query.logical
         sources = [
             {
                 "stream" if source.block is None else "rows": source.stream
                 if source.block is None
-                else Description(source.block, self._since, self._streams, self.demand(n)).rows(),
+                else CanonicalQuery(source.block, self._since, self._streams, self.demand(n)).rows(),
                 "lateness (us)": self._streams[source.stream].lateness if source.block is None else None,
                 "selections": [[s.conditions, [[o.name, o.expression] for o in s.outputs]] for s in source.steps],
             }
             for source in entry.sources
         ]
-        told = {
+        content = {
             "sources": sources,
             "conditions": sorted(entry.conditions if logical is None else logical.inputs[n].conditions),
             "window (us)": entry.window,
@@ -155,13 +160,13 @@ class Description:
             "late": self.late[n],
             "since": self._since,
         }
-        return json.dumps(told)
+        return json.dumps(content)
 
-    def _holds(self, ranked: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self._held[n] for n in ranked)
+    def _held_inputs(self, ranked: Sequence[int]) -> tuple[str, ...]:
+        return tuple(self._input_texts[n] for n in ranked)
 
-    def _met(self, ranked: Sequence[int]) -> tuple[str, ...]:
-        """What joined rows of some inputs have met, in whichever order they were joined.
+    def _met_conditions(self, ranked: Sequence[int]) -> tuple[str, ...]:
+        """The conditions that joined rows of some inputs have met, in whichever order they were joined.
 
         All terms of a class that are there are equal, and none is null if it has to equal one that is not there. Any
         other condition was decided as soon as all that it reads was there.
@@ -183,7 +188,7 @@ class Description:
         return tuple(sorted(met))
 
     def _rank_names(self, ranked: Sequence[int]) -> dict[str, str]:
-        """Columns of some inputs by the ranks of these, as they are named above a join; of a single one, below it."""
+        """New names for columns of some inputs: the rank of the input in place of its alias."""
         if self._query.logical is None:
             return {}
         return {
@@ -200,24 +205,24 @@ class Description:
         rank = str(ranked.index(n))
         return substituted(term[1], {quote(column): quote(joined_column(rank, column)) for column in columns})
 
-    def _joined(self, n: int) -> Described:
+    def _join_part(self, n: int) -> CanonicalPart:
         return self.parts[len(self._query.inputs) + n]
 
-    def _input(self, n: int) -> Described:
+    def _input(self, n: int) -> CanonicalPart:
         entry = self._query.inputs[n]
         sources = [
             [
                 source.stream
                 if source.block is None
-                else Description(source.block, self._since, self._streams, self.demand(n)).answer(),
+                else CanonicalQuery(source.block, self._since, self._streams, self.demand(n)).answer(),
                 [[s.conditions, [[o.name, o.expression] for o in s.outputs]] for s in source.steps],
             ]
             for source in entry.sources
         ]
-        told = [sources, sorted(entry.conditions), entry.window, self.timed, self.late[n]]
-        return Described(json.dumps(told), (entry.alias,))
+        content = [sources, sorted(entry.conditions), entry.window, self.timed, self.late[n]]
+        return CanonicalPart(json.dumps(content), (entry.alias,))
 
-    def _join(self, n: int) -> Described:
+    def _join(self, n: int) -> CanonicalPart:
         operator = self._query.operators[n]
         leaves = len(self._query.inputs)
         parts = sorted(operator.parts, key=lambda part: (part >= leaves, self.parts[part].identity, part))
@@ -227,7 +232,7 @@ class Description:
         terms = [sorted(self._term(term, aliases) for term in those) for those in classes]
         # In the same order wherever this key is joined on: the hash depends on it.
         key = sorted(range(len(terms)), key=lambda k: sorted(self._term(term, ()) for term in classes[k]))
-        told = [
+        content = [
             "join",
             [terms[k] for k in key],
             [
@@ -239,25 +244,25 @@ class Description:
                 for part in parts
             ],
         ]
-        return Described(self._once(told), aliases, tuple(parts), tuple(key))
+        return CanonicalPart(self._identity_of(content), aliases, tuple(parts), tuple(key))
 
-    def _group(self, grouping: Grouping) -> Described:
+    def _group(self, grouping: Grouping) -> CanonicalPart:
         root = self.parts[-1]
         names = self._ranks(root.aliases) if len(root.aliases) > 1 else {}
         applied = grouping.applied
-        told = [
+        content = [
             "group",
             root.identity,
             sorted(substituted(text, names) for text in self.conditions(len(self.parts) - 1)),
             [substituted(key, names) for key in grouping.keys],
             [[call.function, call.argument and substituted(call.argument, names)] for call in grouping.calls],
             [grouping.rows, grouping.distinct, grouping.once],
-            None if applied is None else [repr(applied.operator), applied.columns, applied.gives],
+            None if applied is None else [repr(applied.operator), applied.columns, applied.result_ddl],
         ]
-        return Described(self._once(told), root.aliases)
+        return CanonicalPart(self._identity_of(content), root.aliases)
 
     def _term(self, term: Column, aliases: tuple[str, ...]) -> list[str]:
-        """A term of a key: where it stands in the operator; or, if it is outside, its stream."""
+        """A term of a key: the place of its alias in the operator and its text; outside of it, the input's identity."""
         alias, text = term
         inside = f"{aliases.index(alias):04d}" if alias in aliases else self.parts[self._number[alias]].identity
         return [inside, text]
@@ -270,8 +275,9 @@ class Description:
             for column in self._query.inputs[self._number[alias]].columns
         }
 
-    def _once(self, told: Sequence[object]) -> str:
-        """The identity of what was told. The same thing twice in one query is two operators."""
-        name = digest([self._since, told])
-        times = self._seen[name] = self._seen.get(name, 0) + 1
+    def _identity_of(self, content: Sequence[object]) -> str:
+        """The digest of the content of a part. The same content twice in one query makes two operators, so it is
+        numbered."""
+        name = digest([self._since, content])
+        times = self._times_made[name] = self._times_made.get(name, 0) + 1
         return name if times == 1 else f"{name}.{times}"

@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Protocol
 
-from anabranch.plan.arrangement import Reach
+from anabranch.plan.arrangement import InputNumbers
 from anabranch.plan.join_keys import reaches
 from anabranch.plan.query import LogicalQuery
 
@@ -66,7 +66,7 @@ class IndependentEstimates:
     rates: tuple[float, ...]
     windows: tuple[float | None, ...]
     stored: tuple[float, ...]
-    reaches: tuple[Reach, ...] = ()
+    reaches: tuple[InputNumbers, ...] = ()
     equal: tuple[float, ...] = ()
     pairs: Mapping[Inputs, float] = field(default_factory=dict)
 

@@ -19,15 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anabranch.plan.arrangement import Reach, Shape, arrange
+from anabranch.plan.arrangement import InputNumbers, Shape, arrange
 from anabranch.plan.query import Equality, Term
 
-Class = tuple[Term, ...]
+TermClass = tuple[Term, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
-    """An operator in terms: its parts, the classes of its key with a term for every part, and what is checked after."""
+class KeyedJoin:
+    """An operator and its key. Per class of the key, `keys` have a term for every part; `checks` are made on its
+    results."""
 
     parts: tuple[int, ...]
     classes: tuple[int, ...]
@@ -37,55 +38,61 @@ class Joining:
 
 @dataclass(frozen=True, slots=True)
 class KeyPlan:
-    """What equalities come to: their classes, conditions on one alias, and operators, children before parents."""
+    """What the equalities of a query become: classes, conditions on one alias, and operators, children before
+    parents."""
 
-    classes: tuple[Class, ...]
+    classes: tuple[TermClass, ...]
     conditions: tuple[Equality, ...]
-    operators: tuple[Joining, ...]
+    operators: tuple[KeyedJoin, ...]
 
 
 def plan_keys(aliases: Sequence[str], equalities: Sequence[Equality], shape: Shape | None = None) -> KeyPlan:
-    """The operators that join the aliases on what is equal. Raises `UnconnectedError` where nothing is."""
+    """Plan the operators that join the aliases on equal terms. Raises `UnconnectedError` where no equality connects
+    them."""
     number = {alias: n for n, alias in enumerate(aliases)}
     classes = tuple(map(tuple, _classes(equalities)))
     first: list[dict[int, Term]] = [{} for _ in classes]
     conditions: list[Equality] = []
-    for terms, standing in zip(classes, first, strict=True):
+    for terms, representatives in zip(classes, first, strict=True):
         for term in terms:
-            standing.setdefault(number[term.alias], term)
-        if len(standing) == 1:
+            representatives.setdefault(number[term.alias], term)
+        if len(representatives) == 1:
             conditions += [pair for pair in dict.fromkeys(equalities) if pair[0] in terms]
         else:
-            conditions += [(first_term, term) for term in terms if term != (first_term := standing[number[term.alias]])]
-    meetings = arrange(len(aliases), [frozenset(standing) for standing in first], shape)
+            conditions += [
+                (first_term, term) for term in terms if term != (first_term := representatives[number[term.alias]])
+            ]
+    meetings = arrange(len(aliases), [frozenset(representatives) for representatives in first], shape)
     inputs = [frozenset({n}) for n in range(len(aliases))]
     for meeting in meetings:
         inputs.append(frozenset().union(*(inputs[part] for part in meeting.parts)))
 
-    def stands(part: int, n: int) -> Term:
+    def representative(part: int, n: int) -> Term:
         return first[n][min(inputs[part] & first[n].keys())]
 
     operators = []
     for meeting in meetings:
-        keys = tuple(tuple(stands(part, n) for n in meeting.keys) for part in meeting.parts)
+        keys = tuple(tuple(representative(part, n) for n in meeting.keys) for part in meeting.parts)
         part_of = {aliases[n]: part for part in meeting.parts for n in inputs[part]}
         checks: list[Equality] = []
         for n in meeting.checks:
-            touched = [stands(part, n) for part in meeting.parts if inputs[part] & first[n].keys()]
+            touched = [representative(part, n) for part in meeting.parts if inputs[part] & first[n].keys()]
             written = [pair for pair in dict.fromkeys(equalities) if pair[0] in classes[n]]
             checks += _connecting(written, touched, part_of)
-        operators.append(Joining(meeting.parts, meeting.keys, keys, tuple(checks)))
+        operators.append(KeyedJoin(meeting.parts, meeting.keys, keys, tuple(checks)))
     return KeyPlan(classes, tuple(conditions), tuple(operators))
 
 
-def reaches(aliases: Sequence[str], equalities: Sequence[Equality]) -> tuple[Reach, ...]:
+def reaches(aliases: Sequence[str], equalities: Sequence[Equality]) -> tuple[InputNumbers, ...]:
     """Per class of a plan the numbers of the aliases that have a term in it."""
     number = {alias: n for n, alias in enumerate(aliases)}
     return tuple(frozenset(number[term.alias] for term in terms) for terms in _classes(equalities))
 
 
-def _connecting(written: Sequence[Equality], standing: Sequence[Term], part_of: dict[str, int]) -> list[Equality]:
-    """The written equalities between different parts, and what is missing to connect all that have a term."""
+def _connecting(
+    written: Sequence[Equality], representatives: Sequence[Term], part_of: dict[str, int]
+) -> list[Equality]:
+    """The written equalities between different parts; where they leave parts unconnected, others are added."""
     between = [
         (left, right)
         for left, right in written
@@ -98,7 +105,7 @@ def _connecting(written: Sequence[Equality], standing: Sequence[Term], part_of: 
 
     for left, right in between:
         connected[root(part_of[left.alias])] = root(part_of[right.alias])
-    for left, right in pairwise(standing):
+    for left, right in pairwise(representatives):
         if root(part_of[left.alias]) != root(part_of[right.alias]):
             connected[root(part_of[left.alias])] = root(part_of[right.alias])
             between.append((left, right))

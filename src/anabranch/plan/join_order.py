@@ -1,4 +1,4 @@
-"""A logical query with its joins in one order: `arranged` for any shape, without its text.
+"""Arrange a logical query: give it an order of joins, for any shape, without parsing its text again.
 
 Each condition goes to the first operator that has all it reads, or to the last if it reads no stream at all. Above a
 join travel only the columns that the answer, conditions and keys there read.
@@ -18,8 +18,8 @@ Needed = dict[str, set[str]]
 
 
 def arranged(query: LogicalQuery, shape: Shape | None) -> ContinuousQuery:
-    """The query, joined as the shape says; None leaves that to us. Raises `UnconnectedError` if parts of it have
-    nothing in common."""
+    """The query, joined as the shape says, or as seems best if it is None. Raises `UnconnectedError` if parts of it
+    have nothing in common."""
     plan = plan_keys(query.aliases, query.equalities, shape)
     needed: Needed = {alias: set() for alias in query.aliases}
     _need(needed, query.needed)
@@ -104,16 +104,16 @@ def _operators(query: LogicalQuery, plan: KeyPlan, needed: Needed) -> tuple[Join
 
 
 def _non_null(plan: KeyPlan, leaves: int) -> list[Term]:
-    """Terms that equal those of other streams, beside the first keys: a row with a null there joins nothing.
+    """Terms that have to equal those of other streams but are in no key below: a row with a null there joins nothing.
 
     It is left out at once whatever the shape of the joins, so that the rows that count do not depend on it.
     """
-    known = {term for pair in plan.conditions for term in pair}
+    checked_already = {term for pair in plan.conditions for term in pair}
     for joining in plan.operators:
         for part, terms in zip(joining.parts, joining.keys, strict=True):
-            known |= set(terms) if part < leaves else set()
+            checked_already |= set(terms) if part < leaves else set()
     shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
-    return [term for terms in shared for term in terms if term not in known]
+    return [term for terms in shared for term in terms if term not in checked_already]
 
 
 def _need(needed: Needed, columns: Iterable[tuple[str, str]]) -> None:

@@ -58,7 +58,7 @@ class Token:
 
     @property
     def called(self) -> str:
-        """What a name or a word says, as Spark compares names."""
+        """A name or a word as Spark compares names: in lower case, without backquotes."""
         return unquoted(self.text).lower()
 
 
@@ -86,7 +86,7 @@ class Names:
                 yield n
 
     def free(self) -> set[str]:
-        """All that may be read from outside: columns, in backquotes or not."""
+        """The names that may be columns, in backquotes or not; variables of lambdas are left out."""
         return {token.called for n, token in enumerate(self.tokens) if self._is_read(n) and self.variable(n) is None}
 
     def variable(self, n: int) -> Lambda | None:
@@ -167,14 +167,14 @@ def _pieces(text: str) -> Iterator[tuple[str, str, int]]:
         if text.startswith("/*", at):
             at = _after_comment(text, at)
             continue
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             at += 1
             continue
-        kind = str(found.lastgroup)
+        kind = str(token.lastgroup)
         if kind != "comment":
-            yield kind, found.group(), at
-        at = found.end()
+            yield kind, token.group(), at
+        at = token.end()
 
 
 def _after_comment(text: str, at: int) -> int:

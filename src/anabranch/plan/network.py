@@ -24,7 +24,7 @@ Column = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A query that is to be answered, by a name; `since` tells which ones begin together."""
+    """A query that is to be answered, and its name. Queries with the same `since` begin together."""
 
     name: str
     query: ContinuousQuery
@@ -32,8 +32,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Fed:
-    """Rows of an operator that feed an input: what they have to meet, and the input's columns over the operator's."""
+class Feed:
+    """Rows of an operator that feed an input or an answer: those that meet `conditions`, projected by `outputs`."""
 
     node: int
     conditions: tuple[str, ...]
@@ -42,23 +42,23 @@ class Fed:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A stream occurrence. Event time is read only if it is `timed`; its rows are late behind a watermark, or never.
+    """A stream occurrence. Its event time is read only if it is `timed`; rows can be too late only if `late`.
 
-    `feeds` are what blocks feed it with, per source; None for a source that is a stream.
+    `feeds` are the rows of blocks that feed it, per source; None for a source that is a stream.
     """
 
     entry: JoinInput
     timed: bool
     late: bool
-    feeds: tuple[Fed | None, ...] = ()
+    feeds: tuple[Feed | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """Where rows of a node come in that meet all conditions, exchanged by their keys. `columns` are stored.
+    """Where rows of a node enter an operator: those that meet `conditions`, exchanged by `keys`. `columns` are stored.
 
-    Rows of an input have met its own conditions, and have its key and columns. `state` is what lies here, whatever the
-    tree around it (`port_state`).
+    Where the node is an input, its own conditions, key and columns hold. `state` says what is stored here, whatever the
+    tree of operators (`port_state`).
     """
 
     node: int
@@ -84,10 +84,11 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a query selects of the rows of a node; of several ones if it is a UNION ALL."""
+    """The answer to a query: rows of one node, selected and projected; a UNION ALL has a branch for each of its
+    SELECTs."""
 
     name: str
-    branches: tuple[Fed, ...]
+    branches: tuple[Feed, ...]
 
     @property
     def outputs(self) -> tuple[Output, ...]:
@@ -97,7 +98,8 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """All that an engine computes. Aliases are unique in it; `derived` are the streams that sub-queries make.
+    """All operators of a run and their inputs. Aliases are unique in it; `derived` are the streams that sub-queries
+    make.
 
     `classes` are the terms that queries call equal, whether they are keys or checked above a join.
     """
@@ -118,17 +120,18 @@ class Network:
         return node - len(self.inputs) if node >= len(self.inputs) else None
 
     def inputs_of(self, node: int) -> tuple[int, ...]:
-        """The inputs that a joined row is made of, or, of groups, that they are made of; within its block."""
+        """The inputs whose rows make up the rows of a node; inputs of blocks below are not listed."""
         n = self.operator_of(node)
         return (node,) if n is None else tuple(i for port in self.operators[n].ports for i in self.inputs_of(port.node))
 
     def operators_of(self, node: int) -> tuple[int, ...]:
-        """The operators that the rows of a node have gone through, within its block; its own is the last."""
+        """The operators that the rows of a node have gone through, its own last; those of blocks below are not
+        listed."""
         n = self.operator_of(node)
         if n is None:
             return ()
         return (*(m for port in self.operators[n].ports for m in self.operators_of(port.node)), n)
 
     def consumers(self, node: int) -> list[int]:
-        """The numbers of the ports that the rows of a node go to as they are."""
+        """The numbers of the ports that take rows of a node directly, not by way of an input."""
         return [number for number, (n, p) in enumerate(self.ports) if self.operators[n].ports[p].node == node]

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from anabranch.plan.arrangement import Meeting, Reach, Shape, arrange
+from anabranch.plan.arrangement import InputNumbers, Meeting, Shape, arrange
 from anabranch.plan.join_estimates import Estimates, Inputs
 from anabranch.plan.join_keys import reaches
 from anabranch.plan.query import LogicalQuery
@@ -91,7 +91,7 @@ def operator_cost(
     parts: Sequence[Inputs],
     fused: Sequence[bool],
     checks: Sequence[int],
-    classes: Sequence[Reach],
+    classes: Sequence[InputNumbers],
     estimates: Estimates,
 ) -> OperatorCost:
     """What an operator costs that joins `parts`, of which some run `fused` with it, with some classes as `checks`."""
@@ -105,7 +105,9 @@ def operator_cost(
     )
 
 
-def _met(parts: Sequence[Inputs], checks: Sequence[int], classes: Sequence[Reach], estimates: Estimates) -> float:
+def _met(
+    parts: Sequence[Inputs], checks: Sequence[int], classes: Sequence[InputNumbers], estimates: Estimates
+) -> float:
     """Combinations per second that are equal in the key: those that come out, and those that the checks drop."""
     passing = prod(estimates.equal_share(n) ** (sum(bool(part & classes[n]) for part in parts) - 1) for n in checks)
     made = estimates.rate(frozenset().union(*parts))

@@ -47,7 +47,8 @@ def placement_by_shares(groups: int, shares: Sequence[float]) -> Placement:
 def place(
     pattern: str, operators: int, groups: int, processors: int, shares: Sequence[float] | None = None
 ) -> tuple[Placement, ...]:
-    """The placement of each of some operators by a pattern; what is spread may be so by given shares."""
+    """Place each operator by a pattern. `shares` are those of the processors where operators are spread; None is equal
+    ones."""
     if pattern == SPREAD:
         spread = even_placement(groups, processors) if shares is None else placement_by_shares(groups, shares)
         return (spread,) * operators
@@ -58,11 +59,11 @@ def check_shares(shares: object, processors: int) -> tuple[float, ...] | None:
     """The share of the groups that each processor has at first, as a user gives them; None for equal ones."""
     if shares is None or shares == EVEN:
         return None
-    told = "initial_placement is 'even' or a list of shares, one per processor, such as [4, 1, 1]"
+    expected = "initial_placement is 'even' or a list of shares, one per processor, such as [4, 1, 1]"
     if not isinstance(shares, Sequence) or isinstance(shares, str):
-        raise ConfigError(f"{told}, not {shares!r}")
+        raise ConfigError(f"{expected}, not {shares!r}")
     if not all(isinstance(share, int | float) and not isinstance(share, bool) for share in shares):
-        raise ConfigError(f"{told}, not {shares!r}")
+        raise ConfigError(f"{expected}, not {shares!r}")
     if len(shares) != processors:
         raise ConfigError(f"initial_placement has {len(shares)} shares for {processors} processors; give one each")
     if not all(0 <= share < inf for share in shares) or not sum(shares) > 0:
@@ -76,24 +77,25 @@ def moved(placement: Placement, groups: Collection[int], receiver: int) -> Place
 
 
 def rescaled(placement: Placement, processors: int) -> Placement:
-    """The placement on another number of processors: even, with as few groups moved as that allows."""
+    """Place the groups evenly on another number of processors, moving as few of them as possible."""
     even_placement(len(placement), processors)  # refuses what cannot be
     least, rest = divmod(len(placement), processors)
     owned = Counter(placement)
     order = sorted(range(processors), key=lambda processor: -owned[processor])
     room = {processor: least + (nth < rest) for nth, processor in enumerate(order)}
-    found: list[int | None] = []
+    owners: list[int | None] = []
     for owner in placement:
         stays = room.get(owner, 0) > 0
         if stays:
             room[owner] -= 1
-        found.append(owner if stays else None)
+        owners.append(owner if stays else None)
     free = iter([processor for processor in range(processors) for _ in range(room[processor])])
-    return tuple(next(free) if owner is None else owner for owner in found)
+    return tuple(next(free) if owner is None else owner for owner in owners)
 
 
-def on_processors(placement: Placement, before: int, after: int) -> Placement:
-    """A placement for so many processors as one for another number: what is whole on one of several stays whole."""
+def converted(placement: Placement, before: int, after: int) -> Placement:
+    """Convert a placement from `before` to `after` processors; an operator that is whole on one processor stays
+    whole."""
     if before == after:
         return placement
     if before > 1 and len(set(placement)) == 1:
@@ -106,7 +108,7 @@ def families_of(operators: int, fused: Iterable[tuple[int, int]]) -> tuple[int, 
     family = list(range(operators))
     for lower, upper in fused:
         first, second = sorted((family[lower], family[upper]))
-        family = [first if found == second else found for found in family]
+        family = [first if each == second else each for each in family]
     return tuple(family)
 
 
@@ -127,7 +129,7 @@ def from_blocks(blocks: Iterable[Sequence[int]]) -> Placement:
     return tuple(processor for processor, count in blocks for _ in range(count))
 
 
-def describe(placement: Placement, processors: int) -> str:
+def placement_text(placement: Placement, processors: int) -> str:
     """Where an operator is, for people."""
     used = sorted(set(placement))
     if len(used) == 1 and processors > 1:

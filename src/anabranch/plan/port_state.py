@@ -23,7 +23,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class PortIdentity:
-    """What lies at a port: `holds` describes its inputs in order of rank, `conditions` are what rows have met together.
+    """Which rows a port stores: `holds` describes their inputs in order of rank, `conditions` are those that joined
+    rows met.
 
     `key` is what rows are hashed on, column by column: its text, and a digest of all terms that it is compared with,
     on which the type depends that it is hashed as.
@@ -35,7 +36,7 @@ class PortIdentity:
 
     @property
     def digest(self) -> str:
-        """The identity in a few letters."""
+        """The identity as a short hash."""
         return digest([self.holds, self.conditions, self.key])
 
 
@@ -51,7 +52,7 @@ class PortState:
         return self.identity == port.identity and self.columns >= port.columns
 
     def to_json(self) -> dict[str, Any]:
-        """As the document of a plan has it."""
+        """The form in which a plan's document stores it."""
         return {
             "digest": self.identity.digest,
             "holds": [json.loads(text) for text in self.identity.holds],
@@ -62,5 +63,5 @@ class PortState:
 
 
 def digest(value: object) -> str:
-    """A few letters that tell a value that has a JSON form from others."""
+    """A short hash of a value that has a JSON form."""
     return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:20]

@@ -1,6 +1,6 @@
 """A continuous query: what CQL text is bound to (`LogicalQuery`), and that with its joins in one order.
 
-A `LogicalQuery` has inputs, what is equal, conditions, and what is asked, and no word of join order;
+A `LogicalQuery` has inputs, equalities, conditions and outputs, and no word of join order;
 `plan/join_order` arranges it for any shape of its joins. What it makes of it is a `ContinuousQuery`.
 
 A `ContinuousQuery` joins stream occurrences (`JoinInput`, one per alias in FROM) by `JoinOperator`s, each on a key that
@@ -28,37 +28,38 @@ DERIVED_TIME = ":time"
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
-    """An operator of somebody else's: it keeps `columns` of the rows of a stream, and `gives` rows of its own (DDL)."""
+class AppliedOperator:
+    """A user's own operator: it keeps `columns` of the rows of a stream. Its results have the columns of
+    `result_ddl`."""
 
     name: str
     operator: object
     columns: tuple[str, ...]
-    gives: str
+    result_ddl: str
 
 
 @dataclass(frozen=True, slots=True)
-class Applying:
-    """What a stream is made of that an operator gives: the stream it is `over`, partitioned by `key`.
+class Application:
+    """The making of a stream out of a user's operator: it is applied `over` another stream, partitioned by `key`.
 
-    Rows are kept for `retention` of event time; None is for ever.
+    The operator's rows are kept for `retention` of event time; None is for ever.
     """
 
     over: str
     key: tuple[str, ...]
     retention: int | None
-    applied: Applied
+    applied: AppliedOperator
 
 
 @dataclass(frozen=True, slots=True)
 class StreamSchema:
-    """What the binder has to know of a registered stream, or of one that an operator gives."""
+    """What the binder has to know of a registered stream, or of the results of a user's operator (`application`)."""
 
     name: str
     columns: tuple[str, ...]
     time: str | None = None
     lateness: int | None = None
-    applying: Applying | None = None
+    application: Application | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What feeds an input: a registered stream, or a query by itself (`block`), and the selections that rows pass."""
+    """What feeds an input: a registered stream, or the answer of a sub-query (`block`), and the selections that rows
+    pass."""
 
     stream: str
     steps: tuple[Selection, ...] = ()
@@ -115,7 +117,8 @@ class JoinInput:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """An expression over one alias: its text below the join, its identity, its text above, what it reads."""
+    """An expression over one alias: its text below the join (which identifies it) and above it, and the columns it
+    reads."""
 
     alias: str
     below: str
@@ -128,7 +131,8 @@ Equality = tuple[Term, Term]
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on joined rows, over what it reads: pairs of an alias and a column, none if it reads no stream."""
+    """A condition on joined rows. `reads` are its columns, as pairs of alias and column; a constant condition has
+    none."""
 
     text: str
     reads: tuple[tuple[str, str], ...]
@@ -154,7 +158,7 @@ class LogicalInput:
 
 @dataclass(frozen=True, slots=True)
 class LogicalQuery:
-    """A join of several streams without an order: what is equal, what else joined rows have to meet, what is asked.
+    """A join of several streams without an order: equalities, other conditions on joined rows, and outputs.
 
     `needed` are the columns that the answer, or what is grouped, reads of joined rows.
     """
@@ -213,7 +217,7 @@ class Grouping:
     rows: int | None = None
     distinct: bool = False
     once: bool = False
-    applied: Applied | None = None
+    applied: AppliedOperator | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +241,7 @@ class ContinuousQuery:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What a row has to meet above the last operator or the grouping, to be part of the answer."""
+        """The conditions on rows of the last operator or the grouping; those that meet them are the answer."""
         return self.operators[-1].conditions if self.grouping is None else self.grouping.conditions
 
     @property
@@ -247,7 +251,7 @@ class ContinuousQuery:
 
     @property
     def root(self) -> int:
-        """The part that all inputs come together in."""
+        """The number of the part that holds all inputs."""
         return len(self.inputs) + len(self.operators) - 1
 
     def inputs_of(self, part: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""In how many exchanges a plan runs: operators and placement into rounds.
+"""Put the operators of a plan into rounds, with one exchange of rows before each, according to their placement.
 
 An exchange is a Spark shuffle, the dearest thing in a small batch, so a plan should need as few as possible that follow
 each other. All rows of streams are shuffled in the first round, to where their operator is, even if it runs later: they
@@ -21,7 +21,8 @@ from anabranch.plan.placement import Placement
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """What operator `lower` produces is input `port` of operator `upper`; `crosses` if it needs an exchange anyway."""
+    """Operator `lower` feeds a port of operator `upper`; an edge that `crosses` needs an exchange wherever they are
+    placed."""
 
     lower: int
     upper: int
@@ -39,12 +40,12 @@ class Rounds:
 
     @property
     def count(self) -> int:
-        """How many exchanges follow each other."""
+        """The number of rounds, each of which begins with an exchange."""
         return max(self.of, default=-1) + 1
 
     def operators(self, number: int) -> tuple[int, ...]:
         """The operators of a round, lower ones first."""
-        return tuple(n for n, found in enumerate(self.of) if found == number)
+        return tuple(n for n, round_ in enumerate(self.of) if round_ == number)
 
 
 def compile_rounds(
@@ -95,7 +96,7 @@ def rounds_of(
                 edges.append(Edge(lower, n, p, crosses=crosses or selected))
                 continue
             # What feeds an input is selected and projected.
-            below = [network.operator_of(fed.node) for fed in network.inputs[port.node].feeds if fed is not None]
+            below = [network.operator_of(feed.node) for feed in network.inputs[port.node].feeds if feed is not None]
             edges += [Edge(lower, n, p, crosses=True) for lower in below if lower is not None]
         joined = network.operator_of(operator.ports[0].node)
         if operator.grouping is None:

@@ -1,4 +1,4 @@
-"""Routing: which processors get a row, by the port it goes to and its partition group.
+"""Routing: which processors get a row, given the port it goes to and its partition group.
 
 A group of a port has one of three routes:
 
@@ -59,7 +59,7 @@ class Spread:
 
     @property
     def bounds(self) -> tuple[int, ...]:
-        """Where the share of each host but the last ends, among the numbers that `SPREAD_BITS` bits can be."""
+        """The upper bound of each host's share (but the last) of the numbers below 2^`SPREAD_BITS`."""
         ends = tuple(accumulate(self.weights))
         return tuple(round(end / ends[-1] * (1 << SPREAD_BITS)) for end in ends[:-1])
 
@@ -158,10 +158,10 @@ def owned_by(placements: Iterable[Placement]) -> tuple[Routing, ...]:
 
 def port_routings(routings: Sequence[Routing], owners: Sequence[int]) -> tuple[PortRouting, ...]:
     """The routing of every port of a plan; `owners` are the operators that ports belong to."""
-    seen: dict[int, int] = {}
+    last_port: dict[int, int] = {}
     ports = []
     for operator in owners:
-        nth = seen[operator] = seen.get(operator, -1) + 1
+        nth = last_port[operator] = last_port.get(operator, -1) + 1
         ports.append(routings[operator].port(nth))
     return tuple(ports)
 
@@ -194,7 +194,8 @@ def check_routing(routing: Routing, ports: int, groups: int, processors: int, op
 def processors_of(
     routing: PortRouting, groups: NDArray[np.int64], row_hashes: NDArray[np.uint64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Who gets some rows, given the group and the hash of each: pairs of a row's number and a processor."""
+    """The processors that get some rows, given the group and the hash of each: pairs of a row's number and a
+    processor."""
     owned = np.ones(len(groups), dtype=bool)
     rows: list[NDArray[np.int64]] = []
     processors: list[NDArray[np.int64]] = []
@@ -248,7 +249,7 @@ def _broken_diffusion(routes: tuple[Diffused, ...], home: int, ports: int, proce
 
 
 def _listed(entries: Sequence[tuple[int, Value]], group: int) -> Value | None:
-    """What is listed with a group, among entries that ascend by group; None if it is not among them."""
+    """Look a group up among entries that ascend by group; None if it is not among them."""
     place = bisect_left(entries, group, key=lambda entry: entry[0])
     return entries[place][1] if place < len(entries) and entries[place][0] == group else None
 
@@ -259,10 +260,10 @@ def _ascending(entries: Mapping[int, Value]) -> tuple[tuple[int, Value], ...]:
 
 def _by_value(entries: Iterable[tuple[int, Value]]) -> dict[Value, tuple[int, ...]]:
     """Groups by what is listed with them."""
-    found: dict[Value, list[int]] = {}
+    by_value: dict[Value, list[int]] = {}
     for group, value in entries:
-        found.setdefault(value, []).append(group)
-    return {value: tuple(groups) for value, groups in found.items()}
+        by_value.setdefault(value, []).append(group)
+    return {value: tuple(groups) for value, groups in by_value.items()}
 
 
 def _route_to_json(route: Diffused) -> dict[str, list[Any]]:

@@ -1,4 +1,4 @@
-"""Names inside of expressions: Spark SQL text in which columns are identifiers in backquotes."""
+"""Replace columns in Spark SQL expressions, where they are identifiers in backquotes, by other expressions."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _renamed(names: Names, edits: Mapping[int, str]) -> dict[int, str]:
 
 
 def inlined(outputs: Sequence[Output], steps: Sequence[Selection]) -> tuple[tuple[str, ...], tuple[Output, ...]]:
-    """Selections one after the other as one, over what the outputs are over: its conditions and outputs."""
+    """Combine selections that follow each other into one. Returns its conditions and its outputs."""
     conditions: list[str] = []
     for step in steps:
         texts = texts_of(outputs)
@@ -63,7 +63,7 @@ def inlined(outputs: Sequence[Output], steps: Sequence[Selection]) -> tuple[tupl
 
 
 def texts_of(outputs: Sequence[Output]) -> dict[str, str]:
-    """What stands for each column, in expressions over what the outputs are over."""
+    """The expression of each output, by its name in backquotes."""
     return {quote(output.name): _as_part(output.expression) for output in outputs}
 
 

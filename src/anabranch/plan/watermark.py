@@ -42,8 +42,9 @@ from anabranch.plan.query import ContinuousQuery, StreamSchema
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
-    """What is behind the watermarks, by operator: `owed` results and `held` rows, none of them older than a time."""
+class Backlog:
+    """What has still to come although watermarks have passed it, by operator: the oldest possible time of `owed`
+    results and of `held` rows; None if it is not known."""
 
     owed: Mapping[int, int | None] = field(default_factory=dict)
     held: Mapping[int, int | None] = field(default_factory=dict)
@@ -62,7 +63,7 @@ class InputTime:
 
     @property
     def has_watermark(self) -> bool:
-        """Whether it is known at some time that nothing older comes."""
+        """Whether there is a time behind which nothing comes any more."""
         return self.lateness is not None and (self.grouped or self.window is not None)
 
 
@@ -112,7 +113,7 @@ class PortTime:
 
 
 @dataclass(frozen=True, slots=True)
-class FedTime:
+class BlockTime:
     """A block that feeds an input: the inputs that its rows are made of, and its grouping's number if it has one.
 
     Of joined rows nothing comes behind all watermarks of what they are made of; of groups, behind what was answered. Of
@@ -144,18 +145,19 @@ def thresholds(
     ports: Sequence[PortTime],
     newest: Sequence[int | None],
     settled: Sequence[int | None] = (),
-    fed: Sequence[FedTime] = (),
+    blocks: Sequence[BlockTime] = (),
     frontiers: Mapping[int, int | None] | None = None,
     held: Mapping[int, int | None] | None = None,
 ) -> Thresholds:
-    """What is late and what is dead, given the greatest ts seen per source, and what was settled, before this batch.
+    """Compute what is late, dead and settled in a batch, from the greatest ts per source and what was settled before
+    it.
 
-    What is `fed` stands in an order in which blocks come before those that they are in. `frontiers` are those of the
+    `blocks` stand in an order in which each comes before those that it feeds. `frontiers` are those of the
     operators that owe something; `held`, by operator, are the oldest rows that wait, or up to where a grouping has
     answered the groups that they belong to.
     """
     waiting = held or {}
-    owing = earlier(frontiers or {}, waiting)
+    owing = earlier_times(frontiers or {}, waiting)
     late = [
         None if source.lateness is None or seen is None else seen - source.lateness
         for source, seen in zip(sources, newest, strict=True)
@@ -167,7 +169,7 @@ def thresholds(
     marks: dict[int, int | None] = {}
     for source, bound in zip(sources, late, strict=True):
         marks[source.input] = _least([bound, marks[source.input]]) if source.input in marks else bound
-    for block in fed:
+    for block in blocks:
         bound = settled[block.grouping] if block.grouping is not None else _least([marks[i] for i in block.inside])
         bound = _least([bound, *_debts(block.debtors, owing)]) if block.timed else None
         marks[block.input] = _least([bound, marks[block.input]]) if block.input in marks else bound
@@ -180,7 +182,7 @@ def thresholds(
     return Thresholds(tuple(late), purge, tuple(now), marks)
 
 
-def earlier(some: Mapping[int, int | None], others: Mapping[int, int | None]) -> dict[int, int | None]:
+def earlier_times(some: Mapping[int, int | None], others: Mapping[int, int | None]) -> dict[int, int | None]:
     """By operator, the earlier of two times; None is the earliest."""
     return {n: _least([times[n] for times in (some, others) if n in times]) for n in some.keys() | others.keys()}
 
@@ -191,17 +193,18 @@ def frontier(
     marks: Mapping[int, int | None],
     frontiers: Mapping[int, int | None],
 ) -> int | None:
-    """What results of rows that are still to come cannot be older than, for an operator over some inputs.
+    """The time that no result of later rows can be older than, for an operator over some inputs.
 
     `below` are the operators that it takes rows from.
     """
     return _least([*(marks.get(i) for i in inputs), *_debts(below, frontiers)])
 
 
-def ended(
-    ports: Sequence[PortTime], fed: Sequence[FedTime], ends: Sequence[int | None], settled: Sequence[int | None]
+def settled_at_end(
+    ports: Sequence[PortTime], blocks: Sequence[BlockTime], ends: Sequence[int | None], settled: Sequence[int | None]
 ) -> tuple[int | None, ...]:
-    """What is settled, per grouping, in a step that takes the input for ended; `ends` is where its rows end.
+    """What is settled, per grouping, in a step that takes the input for ended; `ends` are the times after its last
+    rows.
 
     What a grouping below answers in this step is not there yet. So a grouping is as far as those below it were, but for
     those that have nothing left to answer.
@@ -210,8 +213,8 @@ def ended(
     for port in ports:
         if port.grouping is None or ends[port.grouping] is None:
             continue
-        inside = below(port.inside, fed)
-        under = [block.grouping for block in fed if block.input in inside and block.grouping is not None]
+        inside = with_feeding_inputs(port.inside, blocks)
+        under = [block.grouping for block in blocks if block.input in inside and block.grouping is not None]
         lower = [settled[g] for g in under if not is_answered(settled[g], ends[g])]
         now[port.grouping] = _greatest([settled[port.grouping], _least([ends[port.grouping], *lower])])
     return tuple(now)
@@ -228,28 +231,28 @@ def can_be_late(inputs: Sequence[InputTime], j: int) -> bool:
     return inputs[j].has_watermark and dying
 
 
-def below(inputs: Collection[int], fed: Sequence[FedTime]) -> set[int]:
-    """The inputs, and all that blocks that feed them are made of."""
-    found = set(inputs)
-    for block in reversed(fed):
-        if block.input in found:
-            found |= set(block.inside)
-    return found
+def with_feeding_inputs(inputs: Collection[int], blocks: Sequence[BlockTime]) -> set[int]:
+    """These inputs, together with the inputs of all blocks that feed them."""
+    numbers = set(inputs)
+    for block in reversed(blocks):
+        if block.input in numbers:
+            numbers |= set(block.inside)
+    return numbers
 
 
-def retention(sources: Sequence[SourceTime], port: PortTime, fed: Sequence[FedTime] = ()) -> int | None:
+def retention(sources: Sequence[SourceTime], port: PortTime, blocks: Sequence[BlockTime] = ()) -> int | None:
     """About how much event time a row is kept at a port, or None if it is kept for ever."""
-    decisive = below(port.outside or port.inside, fed)
-    behind = [source.lateness for source in sources if source.input in decisive]
-    known = [lateness for lateness in behind if lateness is not None]
-    if port.window is None or (port.outside and len(known) < len(behind)):
+    decisive = with_feeding_inputs(port.outside or port.inside, blocks)
+    latenesses = [source.lateness for source in sources if source.input in decisive]
+    finite = [lateness for lateness in latenesses if lateness is not None]
+    if port.window is None or (port.outside and len(finite) < len(latenesses)):
         return None
-    return port.window + max(known, default=0)
+    return port.window + max(finite, default=0)
 
 
 def _least(bounds: Sequence[int | None]) -> int | None:
-    known = [bound for bound in bounds if bound is not None]
-    return min(known) if len(known) == len(bounds) else None
+    limits = [bound for bound in bounds if bound is not None]
+    return min(limits) if len(limits) == len(bounds) else None
 
 
 def _greatest(bounds: Sequence[int | None]) -> int | None:

@@ -1,17 +1,17 @@
-"""What one processor does in one round of a step: a pure function of its manifest and the arriving rows.
+"""The work of one processor in one round of a step, which depends on its manifest and the arriving rows alone.
 
-    tasks          what a processor is asked: its plan, which stays, and its task in a step
+    tasks          what the driver sends: a processor's plan, which stays, and its task in a step
     attempt        one attempt at one round, from arriving rows to the report
-    context        the attempt as one value that its parts are given
+    context        the attempt as one value that its functions take
     long_rows      marks in place of rows that are too long to come
     parked         reports of earlier rounds of the same processor, with the rows that they left
     arrivals       bad rows, late rows, and the rest by port
     json_rows      rows as JSON, for those that are set aside
     deltas         the rows that come to ports, before they are part of the state
     operator_step  what one operator does in a step, in order
-    working        the operator at work as one value that the parts of its step are given
+    working        the operator at work as one value that the functions of its step take
     holding        rows of some groups wait, others are let through
-    answering      up to when a grouping answers each partition group
+    answering      the time up to which a grouping answers each partition group
     upkeep         purging, inserting and merging state
     clean_up       results that spilled groups owe
     destinations   results to outlets, to the exchange, or to ports on the same processor

@@ -7,8 +7,8 @@ the report names (`parked`). Run files and reports have names of their own per a
 attempts never meet. Every attempt of a round computes the same multiset of results and the same state, so any complete
 report will do. In the last round a processor yields nothing but the name of its report.
 
-A row of a partition group that is not this processor's means that rows were not brought where they belong: the step
-fails, and nothing of it counts.
+A row of a partition group that this processor does not own has been routed wrongly: then the step fails, and nothing
+of it counts.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.report import parse_parked, report_body
 from anabranch.state.run import RunFile
-from anabranch.state.spill import Held
+from anabranch.state.spill import FullState
 from anabranch.state.spine import Spine
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
@@ -47,7 +47,7 @@ REPORT = "report"
 def run_processor(
     plan: ProcessorPlan, task: StepTask, number: int, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Process one round of a step; if it fails, leave word of the cause where the driver looks for it."""
+    """Process one round of a step. If it fails, write the cause to a file where the driver looks for it."""
     attempt = new_attempt(plan, task, number)
     try:
         yield from _run(attempt, batches)
@@ -90,7 +90,7 @@ def _run(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
         attempt.files.warm(file)
     parked = _park(attempt, deltas)
     manifest = Manifest(tuple(spines), tuple(states))
-    report.look_at(manifest)
+    report.count_state(manifest)
     report.cuts = attempt.cuts.texts(attempt.files.written)
     report.busy_ms, report.cpu_ms = ((_clocks() - started - waited) * 1000).tolist()
     failpoint("processor.report")
@@ -103,15 +103,15 @@ def _run(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _pass_on(
-    work: Generator[pa.RecordBatch, None, Held], waited: NDArray[np.float64]
-) -> Generator[pa.RecordBatch, None, Held]:
+    work: Generator[pa.RecordBatch, None, FullState], waited: NDArray[np.float64]
+) -> Generator[pa.RecordBatch, None, FullState]:
     """Yield the results of an operator, and return what it returns; `waited` grows by the time the exchange takes."""
     while True:
         try:
             results = next(work)
         except StopIteration as stop:
-            held: Held = stop.value
-            return held
+            full_state: FullState = stop.value
+            return full_state
         yielded = _clocks()
         yield results
         waited += _clocks() - yielded

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from anabranch.kernel.operator import Counted, Settled, SpillableOperator
 from anabranch.kernel.probe import blocks
-from anabranch.processor.destinations import route
+from anabranch.processor.destinations import send_results
 from anabranch.processor.working import OperatorAtWork
 from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet
@@ -20,9 +20,9 @@ from anabranch.state.merge import merge_segments
 from anabranch.state.run import Segment
 from anabranch.state.slice import Slice
 from anabranch.state.spill import (
+    CleanedGroups,
     CleanUp,
-    Held,
-    Reunited,
+    FullState,
     all_generations,
     bytes_by_group,
     leave_spilled,
@@ -43,13 +43,13 @@ def due_for_clean_up(work: OperatorAtWork, state: OperatorState) -> CleanUp | No
     return CleanUp(spilled & wanted.groups, spilled & wanted.back)
 
 
-def clean_up(work: OperatorAtWork, held: Held, due: CleanUp) -> Generator[pa.RecordBatch, None, Held]:
+def clean_up(work: OperatorAtWork, full_state: FullState, due: CleanUp) -> Generator[pa.RecordBatch, None, FullState]:
     """Clean up groups; returns the operator's spines and state afterwards, with `due.back` active again."""
     for chosen, stays in ((due.groups - due.back, True), (due.back, False)):
         for groups, settled in work.answering.of_groups(chosen):
-            for some in _in_turn(work, held[1], groups):
-                held = yield from _clean_up_some(work, held, some, settled, stays=stays)
-    return held
+            for some in _in_turn(work, full_state[1], groups):
+                full_state = yield from _clean_up_some(work, full_state, some, settled, stays=stays)
+    return full_state
 
 
 def _in_turn(work: OperatorAtWork, state: OperatorState, groups: GroupSet) -> Iterator[GroupSet]:
@@ -62,36 +62,36 @@ def _in_turn(work: OperatorAtWork, state: OperatorState, groups: GroupSet) -> It
 
 
 def _clean_up_some(
-    work: OperatorAtWork, held: Held, groups: GroupSet, settled: Settled, *, stays: bool
-) -> Generator[pa.RecordBatch, None, Held]:
+    work: OperatorAtWork, full_state: FullState, groups: GroupSet, settled: Settled, *, stays: bool
+) -> Generator[pa.RecordBatch, None, FullState]:
     """Deliver the results that some groups owe, and write their rows as one run per port."""
     kernel, attempt = work.operator.operator, work.attempt
     assert isinstance(kernel, SpillableOperator), "only what can be cleaned up is spilled"
     rows: list[list[Segment]] = [[] for _ in work.ports]
-    for since, some in by_since(held[1].generations, groups) if kernel.freezes else [(None, groups)]:
-        generations = _read(work, held, some)
+    for since, some in by_since(full_state[1].generations, groups) if kernel.freezes else [(None, groups)]:
+        generations = _read(work, full_state, some)
         for ports in generations:
             for nth, segments in enumerate(ports):
                 rows[nth] += segments
         owed = kernel.owed(generations, Settled(since, settled.until), attempt.plan.groups)
-        yield from route(work, _count_owed(work, owed))
-    now = _reunited(work, held[1], groups, rows, settled)
+        yield from send_results(work, _count_owed(work, owed))
+    cleaned = _write_cleaned(work, full_state[1], groups, rows, settled)
     produced = work.produced
     if not stays:
-        produced[groups.numbers()] = now.produced
-        produced -= held[1].statistics.dense(attempt.plan.groups).produced * groups.mask()
-        return reunite(*held, now, attempt.cuts)
+        produced[groups.numbers()] = cleaned.produced
+        produced -= full_state[1].statistics.dense(attempt.plan.groups).produced * groups.mask()
+        return reunite(*full_state, cleaned, attempt.cuts)
     produced[groups.numbers()] = 0
     end = settled.until if kernel.freezes else attempt.task.since[work.operator.number]
-    return leave_spilled(*held, now, attempt.cuts, attempt.task.step, end)
+    return leave_spilled(*full_state, cleaned, attempt.cuts, attempt.task.step, end)
 
 
-def _read(work: OperatorAtWork, held: Held, groups: GroupSet) -> list[list[list[Segment]]]:
+def _read(work: OperatorAtWork, full_state: FullState, groups: GroupSet) -> list[list[list[Segment]]]:
     """The rows of some groups, per generation and port."""
     files = work.attempt.files
     return [
         [[files.read(port, piece) for piece in slices] for port, slices in zip(work.ports, ports, strict=True)]
-        for ports in all_generations(*held, groups, work.attempt.cuts)
+        for ports in all_generations(*full_state, groups, work.attempt.cuts)
     ]
 
 
@@ -101,9 +101,9 @@ def _count_owed(work: OperatorAtWork, owed: Iterator[Counted]) -> Iterator[pa.Re
         yield results
 
 
-def _reunited(
+def _write_cleaned(
     work: OperatorAtWork, state: OperatorState, groups: GroupSet, rows: list[list[Segment]], settled: Settled
-) -> Reunited:
+) -> CleanedGroups:
     """Write the rows of some groups that are still needed, and add up the results that the groups have produced."""
     attempt, kernel = work.attempt, work.operator.operator
     count, numbers = attempt.plan.groups, groups.numbers()
@@ -117,4 +117,4 @@ def _reunited(
     for generation in state.generations:
         produced = produced + generation.dense(generation.produced)
     sizes = bytes_by_group((piece for piece in slices if piece is not None), count, attempt.cuts)
-    return Reunited(groups, tuple(slices), tuple(sizes[numbers].tolist()), tuple(produced[numbers].tolist()))
+    return CleanedGroups(groups, tuple(slices), tuple(sizes[numbers].tolist()), tuple(produced[numbers].tolist()))

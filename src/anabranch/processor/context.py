@@ -21,7 +21,7 @@ from anabranch.state.run import FileCuts
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at round `number` of a step: what it is asked, and where it reads, writes and counts."""
+    """One attempt at round `number` of a step: its plan and task, and where it reads, writes and counts."""
 
     plan: ProcessorPlan
     task: StepTask

@@ -2,7 +2,7 @@
 
 Rows come to a port from arriving batches, from earlier rounds, from operators below on the same processor, and from
 those that have waited. All of them become one sorted segment per port. Rows that have waited for a grouping are kept
-apart, as `drained`: put together with new rows, runs that follow each other would be of the same times.
+apart, as `drained`: in one run with new rows they would make runs that follow each other overlap in time.
 """
 
 from __future__ import annotations

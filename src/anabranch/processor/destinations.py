@@ -8,14 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.kernel.delta import INPUT, sort_rows
-from anabranch.processor.tasks import Goes
+from anabranch.processor.tasks import DestinationKind
 from anabranch.processor.working import OperatorAtWork
 from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.failpoints import failpoint
 from anabranch.state.run import TS
 
 
-def route(work: OperatorAtWork, chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def send_results(work: OperatorAtWork, chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Send results to their destinations; yields those that go through the exchange.
 
     Results that stay on the processor become new rows of their ports; the others go to the outlets.
@@ -27,12 +27,12 @@ def route(work: OperatorAtWork, chunks: Iterator[pa.RecordBatch]) -> Iterator[pa
         failpoint("processor.results")
         for destination in operator.destinations:
             picked = destination.take(chunk)
-            if destination.goes is Goes.HERE:
+            if destination.kind is DestinationKind.HERE:
                 staying.setdefault(destination.number, []).append(picked)
-            elif destination.goes is Goes.EXCHANGE:
+            elif destination.kind is DestinationKind.EXCHANGE:
                 yield _outgoing(attempt.round.exchanged, destination.number, picked)
             else:
-                attempt.outlets.give(destination.number, picked, len(chunk))
+                attempt.outlets.take(destination.number, picked, len(chunk))
     for port, batches in staying.items():
         work.deltas.add(port, sort_rows(concatenated(batches)))
 

@@ -1,4 +1,4 @@
-"""What one operator does in a step on one processor.
+"""The step of one operator on one processor.
 
 In this order: rows of some groups are held back, expired state is purged, sparse runs are written anew, new rows meet
 the active state, new rows are inserted, spilled groups are cleaned up, and the statistics of groups are brought up to
@@ -19,7 +19,7 @@ from anabranch.processor.answering import Answering
 from anabranch.processor.clean_up import clean_up, due_for_clean_up
 from anabranch.processor.context import Attempt
 from anabranch.processor.deltas import Deltas
-from anabranch.processor.destinations import route
+from anabranch.processor.destinations import send_results
 from anabranch.processor.holding import hold_back
 from anabranch.processor.segments import all_among, of_groups
 from anabranch.processor.tasks import OperatorPlan
@@ -29,7 +29,7 @@ from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import OperatorState
 from anabranch.state.run import HASH, TS, Segment
-from anabranch.state.spill import Held, bytes_by_group, drop_expired, spared
+from anabranch.state.spill import FullState, bytes_by_group, drop_expired, spared
 from anabranch.state.spine import Spine
 from anabranch.state.statistics import DECAY, Statistics
 
@@ -38,7 +38,7 @@ NO_ROWS = Segment.of(pa.record_batch({HASH: pa.array([], pa.uint64()), TS: pa.ar
 
 def run_operator(
     attempt: Attempt, deltas: Deltas, operator: OperatorPlan, spines: list[Spine], before: OperatorState
-) -> Generator[pa.RecordBatch, None, Held]:
+) -> Generator[pa.RecordBatch, None, FullState]:
     """Run an operator on the rows of its ports and on its state; returns its spines and its state after the step.
 
     Yields the results that go through the next exchange.
@@ -49,7 +49,7 @@ def run_operator(
     arrived = _arrived_by_group(work)
     touched = arrived > 0
     attempt.report.worked[operator.number] += int(arrived.sum())
-    yield from route(work, _results(work, after, state))
+    yield from send_results(work, _results(work, after, state))
     fresh = work.produced.copy()
     after = insert(work, after)
     due, cleaned = due_for_clean_up(work, state), attempt.no_groups
@@ -57,7 +57,7 @@ def run_operator(
         after, state = yield from clean_up(work, (after, state), due)
         touched |= due.back.mask()
         cleaned = due.groups
-    state = replace(state, overdue=work.answering.left(cleaned))
+    state = replace(state, lagging=work.answering.lagging_after(cleaned))
     sizes = None if after == spines else _bytes_by_group(work, after)
     state = replace(state, statistics=_update(work, state.statistics, sizes, fresh, arrived, touched))
     if not attempt.is_grouping(operator):
@@ -99,14 +99,14 @@ def _results(work: OperatorAtWork, spines: list[Spine], state: OperatorState) ->
         for port, segments in zip(work.ports, old, strict=True)
     ]
     if not isinstance(kernel, SpillableOperator):
-        for share, settled in (pair for pair in work.answering.shares if pair[0]):
+        for share, settled in (pair for pair in work.answering.settled_groups if pair[0]):
             # Such an operator may read any row of a segment, so the segments have no rows of other groups.
-            own = [[segment.solid() for segment in segments] for segments in all_among(old, share)]
+            own = [[segment.only_selected() for segment in segments] for segments in all_among(old, share)]
             yield from kernel.process(own, [of_groups(delta, share) for delta in deltas], settled)
         return
     frozen = spilled_groups(state.generations) if kernel.freezes else None
     active = old if frozen is None else all_among(old, GroupSet.all(groups) - frozen)
-    yield from work.count(kernel.counted(active, deltas, work.answering.by_group, groups))
+    yield from work.count(kernel.counted(active, deltas, work.answering.settled_by_group, groups))
 
 
 def _arrived_by_group(work: OperatorAtWork) -> NDArray[np.int64]:

@@ -1,4 +1,4 @@
-"""What comes out of a processor: written into files that its report names, or only counted."""
+"""The outlets of a processor, where its results leave it: into files that its report names, or only counted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNPUBLISHED = ".part"
 
 
 class Writer(Protocol):
-    """What results are written with, in one format or the other."""
+    """A writer of results in one of the formats."""
 
     def write_batch(self, batch: pa.RecordBatch) -> None:
         """Write some rows."""
@@ -26,18 +26,18 @@ class Writer(Protocol):
 
 
 class Outlets:
-    """The outlets of one attempt, which has a name of its own, and its report."""
+    """The outlets of one attempt. Files begin with the name of the attempt, and its report counts."""
 
     def __init__(self, plan: ProcessorPlan, task: StepTask, report: Report, name: str) -> None:
-        """Nothing has come out yet."""
+        """Open nothing yet."""
         self._plan = plan
         self._task = task
         self._report = report
         self._name = name
         self._writers: dict[int, Writer] = {}
 
-    def give(self, outlet: int, results: pa.RecordBatch, combinations: int) -> None:
-        """Take results that come out of an outlet, selected of so many combinations."""
+    def take(self, outlet: int, results: pa.RecordBatch, combinations: int) -> None:
+        """Write or count results that leave by an outlet; they were selected of so many combinations."""
         self._report.combinations += combinations
         self._report.results[outlet] += len(results)
         if len(results) and self._plan.written[outlet] != COUNTED:

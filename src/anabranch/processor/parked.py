@@ -1,4 +1,4 @@
-"""Where a round finds what earlier rounds of the same processor left for it: their reports, by name.
+"""Find the reports of earlier rounds of the same processor, which name the runs with rows for this round.
 
 The names of reports begin with the epoch of the run that asked for them and with the number of the trial, so what a
 worker writes that has outlived its driver is never taken for the work of this run, nor is what was reported before a
@@ -20,7 +20,7 @@ PAUSE = 0.2
 
 
 def round_prefix(task: StepTask, number: int) -> str:
-    """How the names of what an attempt at a round writes begin."""
+    """The beginning of the names of all files that an attempt at a round writes."""
     return f"{task.epoch:06d}-{task.step:010d}-{task.trial}-{number:02d}-{task.processor:04d}-"
 
 

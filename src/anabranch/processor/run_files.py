@@ -63,7 +63,9 @@ class RunFiles:
     def read(self, port: int, piece: Slice) -> Segment:
         """The rows of a slice, copied, so that its file need not stay mapped."""
         mapped = with_columns(map_run(self.directory, piece.file), self._stored[port])
-        return mapped.slice(piece.start, piece.stop).of_groups(piece.groups or GroupSet.all(self._groups)).solid()
+        return (
+            mapped.slice(piece.start, piece.stop).of_groups(piece.groups or GroupSet.all(self._groups)).only_selected()
+        )
 
     def write(self, segment: Segment) -> RunFile:
         """Write sorted rows; the directory has to be synced before the file is named."""

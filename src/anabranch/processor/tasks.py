@@ -1,4 +1,4 @@
-"""What a processor is told: its plan, which stays, and its task in a step."""
+"""What the driver sends to a processor: its plan, which stays the same, and its task in one step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json
 
 
-class Goes(StrEnum):
-    """Where results of an operator go: to a sink, through the next exchange, or to a port on this processor."""
+class DestinationKind(StrEnum):
+    """The three kinds of destinations: a sink, the next exchange, or a port on the same processor."""
 
     SINK = "sink"
     EXCHANGE = "exchange"
@@ -27,13 +27,14 @@ class Goes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What of an operator's results goes where: `number` is that of a port, the tag of a lane, or an outlet's.
+    """A destination of an operator's results. `number` is, by `kind`, that of an outlet, a lane's tag, or that of a
+    port.
 
     `picked` are pairs of a new name and the name in the results. Results that stay on the processor may have to meet
     conditions, and have columns that are `computed`.
     """
 
-    goes: Goes
+    kind: DestinationKind
     number: int
     picked: tuple[tuple[str, str], ...]
     conditions: tuple[Fused, ...] = ()
@@ -46,13 +47,13 @@ class Destination:
         return {name for _, name in self.picked}.union(*(columns_of(fused.expression) for fused in evaluated))
 
     def take(self, results: pa.RecordBatch) -> pa.RecordBatch:
-        """What goes there of some results."""
+        """Select the rows and columns of some results that go to this destination."""
         missing = self.reads.difference(results.schema.names)
         if missing:
-            given = results.schema.names
-            raise AnabranchError(f"an operator gave columns {given}, and none that is called {min(missing)!r}")
+            names = results.schema.names
+            raise AnabranchError(f"an operator gave columns {names}, and none that is called {min(missing)!r}")
         rows = select(self.conditions, results)
-        arrays = {name: rows.column(found) for name, found in self.picked}
+        arrays = {name: rows.column(column) for name, column in self.picked}
         arrays |= {name: evaluate(fused, rows) for name, fused in self.computed}
         if not arrays:
             return rows.select([0])  # a batch without columns has no rows
@@ -71,7 +72,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """Where rows go that arrive with a tag, and what of them is stored there."""
+    """The port that rows with one tag go to, and which of their columns are stored there."""
 
     port: int
     stored: Projection
@@ -96,7 +97,7 @@ COUNTED = "counted"
 
 @dataclass(frozen=True, slots=True)
 class ProcessorPlan:
-    """What stays the same for a whole run, or until it answers other queries.
+    """All that a processor has to know which stays the same for a whole run, or until it answers other queries.
 
     Rows arrive from sources, which are called `aliases`. `stored`, `max_spans` and `windows` are per port: the columns
     of its state, how much time a run may cover, and how long its rows can be met by others, None for ever. `groupings`
@@ -133,9 +134,9 @@ class ProcessorPlan:
 
 @dataclass(frozen=True, slots=True)
 class StepTask:
-    """What one step asks of one processor; `late` is per source, `purge` per port, `settled` per grouping.
+    """The task of one processor in one step; `late` is per source, `purge` per port, `settled` per grouping.
 
-    `results` are the folders for what is written, per outlet. `epoch` is that of the run that asks. `owned` are the
+    `results` are the folders for what is written, per outlet. `epoch` is that of the run. `owned` are the
     groups whose rows it can get, per port. `manifest` is JSON, to travel lightly. `clean_up` says what to clean up, by
     operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result of later rows is
     older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come. A step that is

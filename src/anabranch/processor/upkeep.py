@@ -11,12 +11,13 @@ from anabranch.state.manifest import OperatorState
 from anabranch.state.merge_budget import merge_rows
 from anabranch.state.run import RunFile, Segment
 from anabranch.state.slice import Slice
-from anabranch.state.spill import Held, present_groups
+from anabranch.state.spill import FullState, present_groups
 from anabranch.state.spine import Spine
 
 
-def purge(work: OperatorAtWork, spines: list[Spine], state: OperatorState) -> Held:
-    """Drop expired files from the spines; groups that spilled state keeps rows of are noted as retired."""
+def purge(work: OperatorAtWork, spines: list[Spine], state: OperatorState) -> FullState:
+    """Drop expired files from the spines; groups with expired rows that spilled state still needs are noted as
+    retired."""
     attempt, purged = work.attempt, []
     expired: list[Slice] = []
     for port, spine in zip(work.ports, spines, strict=True):
@@ -50,7 +51,9 @@ def insert(work: OperatorAtWork, spines: list[Spine]) -> list[Spine]:
 
 def _insert(work: OperatorAtWork, nth: int, before: Spine) -> Spine:
     attempt, port, kernel = work.attempt, work.ports[nth], work.operator.operator
-    settled = work.answering.afterwards if isinstance(kernel, SpillableOperator) else work.answering.by_all
+    settled = (
+        work.answering.settled_afterwards if isinstance(kernel, SpillableOperator) else work.answering.settled_for_all
+    )
     threshold = attempt.task.purge[port]
     arrived, spine = work.deltas.at(port), before
     for rows in arrived:

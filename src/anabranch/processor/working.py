@@ -1,4 +1,4 @@
-"""An operator at work in a step on one processor: the value that the parts of its step are given."""
+"""An operator at work in a step on one processor: the one value that the functions of its step take."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered: immutable sorted runs, the spines that list them, and the manifests that name both.
+"""The state of operators: immutable sorted runs, the spines that list them, and the manifests that name both.
 
 groups        partition groups: ranges of the key hash, and sets of them
 run           a run file, and its rows in memory (`Segment`)
@@ -8,10 +8,10 @@ merge         a merge of sorted runs, carried out a bounded number of rows at a 
 merge_choice  which sorted runs are merged with each other
 spine         all active state of one input on one processor: sorted runs, and the merges among them
 merge_budget  how many rows merges may move in a step
-statistics    what is known of each partition group
+statistics    size, results and arrivals of each partition group
 generation    what was spilled, and when
 spill         spilling groups and bringing them together again
-partition     partition groups as things that move (Flux's interface)
+partition     moving partition groups (Flux's interface)
 lagging       groups that are behind the others of their grouping
 manifest      the state of one processor after one step
 share         a processor's share of the state: what routings mean for manifests

@@ -1,4 +1,4 @@
-"""Rows whose time is over: which of them are dropped, and which must be kept for spilled state.
+"""Expired rows: which of them are dropped, and which must be kept for spilled state.
 
 A row older than the purge threshold of its port meets no later row. It may still have to meet rows of its partition
 group that were spilled earlier: such rows are spared until clean-up has used them.

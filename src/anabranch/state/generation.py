@@ -47,15 +47,15 @@ class Generation:
         return sum(piece.bytes for slices in self.ports for piece in slices)
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Generation:
-        """What of it belongs to some groups."""
-        meant = groups & self.groups
-        if meant == self.groups:
+        """Restrict the generation to some groups."""
+        wanted = groups & self.groups
+        if wanted == self.groups:
             return self
-        chosen = meant.mask()[self.groups.numbers()]
+        chosen = wanted.mask()[self.groups.numbers()]
         return replace(
             self,
-            groups=meant,
-            ports=tuple(slices_of_groups(slices, meant, cuts) if meant else () for slices in self.ports),
+            groups=wanted,
+            ports=tuple(slices_of_groups(slices, wanted, cuts) if wanted else () for slices in self.ports),
             sizes=tuple(np.array(self.sizes, dtype=np.int64)[chosen].tolist()),
             produced=tuple(np.array(self.produced, dtype=np.int64)[chosen].tolist()),
         )
@@ -74,10 +74,10 @@ def spilled_groups(generations: Iterable[Generation]) -> GroupSet | None:
 
 
 def by_since(generations: Iterable[Generation], groups: GroupSet) -> Iterator[tuple[int | None, GroupSet]]:
-    """Some groups, by what was answered when they were first spilled."""
+    """Some groups, by the time up to which they were answered when they were first spilled."""
     left = groups
     for generation in generations:
-        found = left & generation.groups
-        if found:
-            yield generation.since, found
-        left -= found
+        spilled = left & generation.groups
+        if spilled:
+            yield generation.since, spilled
+        left -= spilled

@@ -85,8 +85,8 @@ class GroupSet:
 
     def holds(self, hashes: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Which of some hashes belong to a group of the set."""
-        found: NDArray[np.bool_] = self.mask()[groups_of(hashes, self.count)]
-        return found
+        held: NDArray[np.bool_] = self.mask()[groups_of(hashes, self.count)]
+        return held
 
     @property
     def is_all(self) -> bool:
@@ -103,10 +103,10 @@ class GroupSet:
         return cls(count, int(text, 16))
 
 
-def unite(known: Mapping[int, GroupSet], added: Mapping[int, GroupSet]) -> dict[int, GroupSet]:
-    """Groups by operator, of two sources."""
-    both = {n: known[n] | groups for n, groups in added.items() if n in known}
-    return {**known, **added, **both}
+def union_by_operator(some: Mapping[int, GroupSet], others: Mapping[int, GroupSet]) -> dict[int, GroupSet]:
+    """The union of two sets of groups per operator."""
+    both = {n: some[n] | groups for n, groups in others.items() if n in some}
+    return {**some, **others, **both}
 
 
 @lru_cache(maxsize=1_024)

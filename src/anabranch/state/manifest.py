@@ -1,9 +1,9 @@
 """A manifest: the whole state of one processor after one step, as metadata.
 
-It lists, per port, the active state (a spine of slices of run files), and per operator what was spilled and what is
-known of its partition groups. Files and sets of groups are described once and referred to. A manifest is a document
-(`store`): JSON with a checksum. The driver composes the manifest each processor opens in the next step, so every
-adaptation of state is an edit made in one place.
+It lists, per port, the active state (a spine of slices of run files), and per operator what was spilled and the
+statistics of its partition groups. Files and sets of groups are described once and referred to. A manifest is a
+document (`store`): JSON with a checksum. The driver composes the manifest each processor opens in the next step, so
+every adaptation of state is an edit made in one place.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import chain, zip_longest
 
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
-from anabranch.state.lagging import Overdue, among, by_time
+from anabranch.state.lagging import Lagging, among, by_time
 from anabranch.state.merge import Merge
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Cuts, Only, Slice, slices_of_groups
@@ -23,37 +23,39 @@ from anabranch.state.statistics import Statistics
 from anabranch.state.store import Json
 
 # Rows that are held back, per port.
-Held = tuple[tuple[Slice, ...], ...]
+HeldRows = tuple[tuple[Slice, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorState:
-    """What an operator has beside the active state at its ports: spilled generations, oldest first, statistics, the
-    groups that have retired rows, None if there are none, rows that are held back before they come to it, and, of a
-    grouping, the groups that are overdue because of that."""
+    """The state of an operator beside the active state at its ports.
+
+    `generations` are spilled, oldest first. `retired` are the groups that have retired rows; None if there are none.
+    `held` are rows that are held back before they come to the operator; if it groups, some groups are `lagging` then.
+    """
 
     generations: tuple[Generation, ...] = ()
     statistics: Statistics = field(default_factory=Statistics)
     retired: GroupSet | None = None
-    held: Held = ()
-    overdue: Overdue = ()
+    held: HeldRows = ()
+    lagging: Lagging = ()
 
     def union(self, other: OperatorState) -> OperatorState:
-        """What both have."""
+        """The state of two processors put together."""
         generations = sorted(self.generations + other.generations, key=lambda generation: generation.step)
         retired = self.retired | other.retired if self.retired and other.retired else self.retired or other.retired
         held = tuple(a + b for a, b in zip_longest(self.held, other.held, fillvalue=()))
-        overdue = by_time(self.overdue + other.overdue)
-        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired, held, overdue)
+        lagging = by_time(self.lagging + other.lagging)
+        return OperatorState(tuple(generations), self.statistics.union(other.statistics), retired, held, lagging)
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> OperatorState:
-        """What belongs to some groups."""
+        """The state of some groups only."""
         parts = (generation.of_groups(groups, cuts) for generation in self.generations)
         retired = self.retired & groups if self.retired else None
         kept = tuple(part for part in parts if part.groups)
         held = held_of_groups(self.held, groups, cuts)
-        overdue = among(self.overdue, groups)
-        return OperatorState(kept, self.statistics.of_groups(groups), retired or None, held, overdue)
+        lagging = among(self.lagging, groups)
+        return OperatorState(kept, self.statistics.of_groups(groups), retired or None, held, lagging)
 
     def owing(self) -> GroupSet | None:
         """The groups that have several generations, the active one included; None if nothing is spilled."""
@@ -69,10 +71,10 @@ class OperatorState:
         return twice & spilled
 
 
-def held_of_groups(held: Held, groups: GroupSet, cuts: Cuts) -> Held:
-    """What of the rows that are held back belongs to some groups; nothing at all if there are none."""
-    found = tuple(slices_of_groups(slices, groups, cuts) for slices in held)
-    return found if any(found) else ()
+def held_of_groups(held: HeldRows, groups: GroupSet, cuts: Cuts) -> HeldRows:
+    """Restrict rows that are held back to some groups; an empty tuple if none are left."""
+    kept = tuple(slices_of_groups(slices, groups, cuts) for slices in held)
+    return kept if any(kept) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +90,11 @@ class Manifest:
         return cls((Spine(),) * ports, (OperatorState(),) * operators)
 
     def active(self) -> Iterator[Slice]:
-        """What is probed by arriving rows."""
+        """The slices that arriving rows are looked up in."""
         return (piece for spine in self.spines for piece in spine.slices())
 
     def spilled(self) -> Iterator[Slice]:
-        """What is on disk only: spilled generations, and what they may still have to meet."""
+        """The slices that are on disk only: spilled generations, and retired rows that these have still to meet."""
         for spine in self.spines:
             yield from spine.retired
         for operator in self.operators:
@@ -130,7 +132,7 @@ class Manifest:
         )
 
     def of_groups(self, groups: Sequence[GroupSet], owners: Sequence[int], cuts: Cuts) -> Manifest:
-        """What belongs to some groups of each operator; `owners` are the operators that ports belong to."""
+        """The state of some groups of each operator; `owners` are the operators that ports belong to."""
         return Manifest(
             tuple(spine.of_groups(groups[n], cuts) for n, spine in zip(owners, self.spines, strict=True)),
             tuple(state.of_groups(own, cuts) for own, state in zip(groups, self.operators, strict=True)),
@@ -169,7 +171,7 @@ class Manifest:
                 "statistics": operator.statistics.to_json(),
                 "retired": None if operator.retired is None else writer.group_set(operator.retired),
                 "held": [writer.slices(slices) for slices in operator.held],
-                "overdue": [[writer.group_set(groups), time] for groups, time in operator.overdue],
+                "overdue": [[writer.group_set(groups), time] for groups, time in operator.lagging],
             }
             for operator in self.operators
         ]
@@ -187,11 +189,11 @@ class Manifest:
         sets = [GroupSet.from_text(int(count), text) for count, text in data["group_sets"]]
 
         def slices(entries: Iterable[Sequence[int | str]]) -> tuple[Slice, ...]:
-            found = []
+            listed = []
             for name, start, stop, *only in entries:
-                meant = Only(sets[int(only[0])], int(only[1])) if only else None
-                found.append(Slice(files[str(name)], int(start), int(stop), meant))
-            return tuple(found)
+                restriction = Only(sets[int(only[0])], int(only[1])) if only else None
+                listed.append(Slice(files[str(name)], int(start), int(stop), restriction))
+            return tuple(listed)
 
         spines = (
             Spine(

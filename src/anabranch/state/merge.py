@@ -81,7 +81,7 @@ def _advance(merge: Merge, budget: int, rewriting: Rewriting) -> tuple[Merge, in
         rest = []
         for piece, segment in front:
             count = int(np.searchsorted(segment.hashes, last_hash, side="right"))
-            taken = segment.slice(0, count).solid()
+            taken = segment.slice(0, count).only_selected()
             if len(taken):
                 moved.append(taken)
             left = piece.rows - len(taken)

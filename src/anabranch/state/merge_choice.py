@@ -1,4 +1,4 @@
-"""Which sorted runs of a spine are merged with each other.
+"""Choose which sorted runs of a spine are merged with each other.
 
 `FAN_IN` runs of about equal size (a tier) are merged, so n rows lie in O(log n) runs and each row is rewritten O(log n)
 times. Runs that together span more than `max_span` of event time are not merged, unless each is about as wide by
@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from anabranch.state.merge import Merge
-from anabranch.state.slice import SortedRun, count_rows, last_time, time_span
+from anabranch.state.slice import SortedRun, count_rows, merge_order, time_span
 
 FAN_IN = 8
 SMALLEST_TIER = 4_096
 
 
 def choose_merges(runs: Sequence[SortedRun], max_span: int | None) -> tuple[tuple[SortedRun, ...], list[Merge]]:
-    """Begin the merges that are due: the runs that are not in one, in the order of `last_time`, and the merges."""
-    waiting = sorted(runs, key=last_time)
+    """Begin the merges that are due: the runs that are not in one, in the order of `merge_order`, and the merges."""
+    waiting = sorted(runs, key=merge_order)
     alike: dict[tuple[int, int | None], list[SortedRun]] = {}
     for run in waiting:
         alike.setdefault(_kind(run, max_span), []).append(run)
@@ -73,7 +73,7 @@ def _allowed_span(run: SortedRun, max_span: int | None) -> int | None:
 
 def _mergeable(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
     """Batches of `FAN_IN` runs that are close enough in event time to be merged; `runs` are in the order of
-    `last_time`."""
+    `merge_order`."""
     batch: list[SortedRun] = []
     for run in runs:
         batch.append(run)
@@ -108,7 +108,7 @@ def _with_smaller(due: tuple[SortedRun, ...], runs: Sequence[SortedRun], max_spa
 def close_in_time(runs: list[SortedRun], max_span: int | None) -> Iterator[tuple[SortedRun, ...]]:
     """All runs, oldest first, in batches that are close enough in event time to be merged."""
     batch: list[SortedRun] = []
-    for run in sorted(runs, key=last_time):
+    for run in sorted(runs, key=merge_order):
         together = time_span(tuple(piece for member in (*batch, run) for piece in member))
         allowed = (_allowed_span(member, max_span) for member in (*batch, run))
         if batch and any(most is not None and together[1] - together[0] > most for most in allowed):

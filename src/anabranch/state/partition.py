@@ -1,4 +1,4 @@
-"""Partition groups as things that move: Flux's interface to stateful operators (paper 2, sections 5.1 and 6.1).
+"""Moving partition groups: Flux's interface to stateful operators (paper 2, sections 5.1 and 6.1).
 
 An operator whose state can be extracted, installed and described, partition by partition, can be re-partitioned while
 it runs. The paper's getPartitionState, installPartitionState and getPartitionInfo are edits of what manifests list, the
@@ -21,7 +21,7 @@ from anabranch.state.spill import rows_by_group, spilled_bytes
 def extract(
     manifest: Manifest, operators: Collection[int], groups: GroupSet, owners: Sequence[int], cuts: Cuts
 ) -> tuple[Manifest, Manifest]:
-    """What a processor keeps, and the state of some groups of some operators, which it does not have any more.
+    """Split a processor's state in two: what it keeps, and the state of some groups of some operators.
 
     `owners` are the operators that ports belong to.
     """
@@ -32,26 +32,26 @@ def extract(
 
 
 def install(manifest: Manifest, part: Manifest) -> Manifest:
-    """A processor's state with what was extracted from another one's."""
+    """Add what was extracted from another processor's state to a processor's state."""
     return manifest.union(part)
 
 
-def describe(state: OperatorState, count: int) -> dict[int, dict[str, int]]:
-    """What is known of an operator's groups on a processor, by group: active and spilled bytes, results, generations,
-    and rows that have arrived."""
-    known = state.statistics.dense(count)
+def partition_info(state: OperatorState, count: int) -> dict[int, dict[str, int]]:
+    """Numbers on an operator's groups on a processor, by group: active and spilled bytes, results, generations, and
+    rows that have arrived (the paper's getPartitionInfo)."""
+    statistics = state.statistics.dense(count)
     spilled = spilled_bytes(state.generations, count)
     generations = np.zeros(count, dtype=np.int64)
     for generation in state.generations:
         generations += generation.groups.mask()
-    present = np.flatnonzero((known.bytes > 0) | (spilled > 0)).tolist()
+    present = np.flatnonzero((statistics.bytes > 0) | (spilled > 0)).tolist()
     return {
         group: {
-            "activeBytes": int(known.bytes[group]),
+            "activeBytes": int(statistics.bytes[group]),
             "spilledBytes": int(spilled[group]),
-            "results": int(known.produced[group]),
+            "results": int(statistics.produced[group]),
             "generations": int(generations[group]),
-            "rows": int(known.arrived[group]),
+            "rows": int(statistics.arrived[group]),
         }
         for group in present
     }

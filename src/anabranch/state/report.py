@@ -1,4 +1,4 @@
-"""What a processor leaves behind in each round of a step: counts, its new state, and what waits for later rounds.
+"""The report of a processor on one round of a step: counts, its new state, and which rows wait for later rounds.
 
 A processor runs once per round of the plan. Each run writes one report; together the reports of a processor say what it
 did in the step. State is divided among them: a manifest lists only the ports of operators that ran in its round.
@@ -21,7 +21,7 @@ Parked = dict[int, RunFile]
 
 @dataclass(slots=True)
 class Report:
-    """What a processor counted in one step; per source, operator or outlet where it is a list.
+    """The counts of a processor in one step; a list has one entry per source, operator or outlet.
 
     `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of. Per operator
     are the rows that it has `worked` on, what it has `produced` and, of this, what was `owed`, and the CPU time that it
@@ -60,8 +60,8 @@ class Report:
     cpu_ms: float = 0.0
     cuts: dict[str, str] = field(default_factory=dict)
 
-    def look_at(self, manifest: Manifest) -> None:
-        """Tell what state there is."""
+    def count_state(self, manifest: Manifest) -> None:
+        """Count the rows and bytes of a manifest's state."""
         self.active_rows, self.active_bytes = manifest.rows, manifest.bytes
         self.spilled_rows = sum(one.rows for state in manifest.operators for one in state.generations)
         self.spilled_bytes = manifest.spilled_bytes
@@ -71,7 +71,7 @@ class Report:
 
     @classmethod
     def empty(cls, processor: int, inputs: int, operators: int, outlets: int, number: int = 0) -> Report:
-        """A report on nothing."""
+        """A report in which all counts are 0."""
         return cls(
             processor=processor,
             received=[0] * inputs,
@@ -91,7 +91,7 @@ class Report:
         )
 
     def plus(self, other: Report) -> Report:
-        """This round and another one of the same processor."""
+        """Add the report on another round of the same processor."""
         return Report(
             processor=self.processor,
             received=_sums(self.received, other.received),
@@ -133,12 +133,12 @@ def report_body(report: Report, manifest: Manifest, parked: Parked | None = None
 
 
 def parse_report(body: dict[str, Any]) -> tuple[Report, Manifest]:
-    """The content of a report's document, without what is parked."""
+    """The report and the manifest from a report's document."""
     return Report(**body["report"]), Manifest.from_json(body["manifest"])
 
 
 def parse_parked(body: dict[str, Any]) -> Parked:
-    """What a report's document says is parked."""
+    """The runs that wait for later rounds, from a report's document."""
     return {int(port): RunFile.from_json(entry["name"], entry["file"]) for port, entry in body["parked"].items()}
 
 

@@ -35,9 +35,9 @@ REMEMBERED_FILES = 100_000
 # A process may have 65,530 mappings, if nobody has changed vm.max_map_count.
 MAPPED_FILES = 32_768
 REMEMBERED_CUTS = 4_000_000
-# How cuts travel, and up to how many groups they do: a few kilobytes per file.
-TOLD = np.dtype("<u4")
-TOLD_GROUPS = 1_024
+# The type in which cuts are sent as text, and the most groups for which they are: a few kilobytes per file.
+CUTS_TYPE = np.dtype("<u4")
+MOST_GROUPS_IN_TEXTS = 1_024
 
 # Files that this process has verified, as they were then, so that those it maps only now and then are read once.
 _verified: dict[tuple[Path, int], tuple[int, int, int]] = {}
@@ -45,7 +45,7 @@ _verified: dict[tuple[Path, int], tuple[int, int, int]] = {}
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """What a manifest says of a run: enough to find it, to verify it, and to purge it unopened."""
+    """The entry of a run in a manifest: enough to find the file, to verify it, and to purge it unopened."""
 
     name: str
     rows: int
@@ -75,7 +75,7 @@ class Segment:
     """Sorted rows in memory: a mapped slice of a run, or the rows of one batch.
 
     A mapped slice has the index of its whole file, of which it is the rows from `offset` on, and the first and the last
-    time in it. Where only rows of some partition groups are meant (`groups`), the others are there, but do not count.
+    time in it. With `groups` only rows of these partition groups are selected; the others are there, but do not count.
     """
 
     rows: pa.RecordBatch
@@ -106,15 +106,15 @@ class Segment:
         return Segment(rows, self.hashes[start:stop], ts, self.index, self.offset + start, self.span, self.groups)
 
     def of_groups(self, groups: GroupSet | None) -> Segment:
-        """The same rows, of which only those of some groups count; None for all."""
+        """The same rows, of which only those of some groups are selected; None for all."""
         return self if groups is None else replace(self, groups=groups)
 
     def among(self, groups: GroupSet) -> Segment:
-        """The same rows, of which only those of some groups count, if they did before."""
+        """The same rows, of which only those are selected that were before and belong to some groups."""
         return self.of_groups(groups if self.groups is None else groups & self.groups)
 
-    def meant(self, most: int | None = None) -> NDArray[np.int64]:
-        """The numbers of the rows that count, or of the first so many of them, found group by group."""
+    def selected(self, most: int | None = None) -> NDArray[np.int64]:
+        """The numbers of the selected rows, or of the first `most` of them, found group by group."""
         if self.groups is None:
             return np.arange(len(self.hashes))[:most]
         cuts, chosen = group_cuts(self.hashes, self.groups.count), self.groups.numbers()
@@ -125,14 +125,14 @@ class Segment:
         return np.repeat(cuts[chosen] - before, lengths) + np.arange(lengths.sum())
 
     def first_hashes(self, most: int) -> NDArray[np.uint64]:
-        """The hashes of the first so many rows that count."""
-        return self.hashes[:most] if self.groups is None else self.hashes[self.meant(most)]
+        """The hashes of the first `most` selected rows."""
+        return self.hashes[:most] if self.groups is None else self.hashes[self.selected(most)]
 
-    def solid(self) -> Segment:
-        """Only the rows that count; copied if there are others."""
+    def only_selected(self) -> Segment:
+        """The selected rows and no others; copied if there are others."""
         if self.groups is None:
             return self
-        return Segment.of(self.rows.take(pa.array(self.meant())))
+        return Segment.of(self.rows.take(pa.array(self.selected())))
 
     def indexed(self) -> Segment:
         """The same rows, with an index of their hashes."""
@@ -160,7 +160,7 @@ def write_run(directory: Path, name: str, segment: Segment) -> RunFile:
 
 
 def map_run(directory: Path, file: RunFile) -> Segment:
-    """A run file, mapped, after checking it, unless this process has checked it as it is now before."""
+    """Map a run file. It is verified first, unless this process has verified the same version of it before."""
     path = directory / file.name
     state = _state_of(path)
     try:
@@ -207,10 +207,10 @@ def _unusable(path: str | os.PathLike[str], problem: str) -> str:
 
 def _state_of(path: str | os.PathLike[str]) -> tuple[int, int, int]:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         raise CorruptStateError(_unusable(path, "missing")) from None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 class RunCache:
@@ -281,23 +281,23 @@ class RunCache:
 
 
 class FileCuts:
-    """Where the partition groups of run files begin: told by whoever wrote a file, or else found in it.
+    """Where the partition groups of run files begin: as the writer of a file has sent it, or else found in the file.
 
     A file that is looked into is verified, once, like one that is used.
     """
 
     def __init__(self, directory: Path, groups: int) -> None:
-        """Of the files of a directory, for a number of groups."""
+        """Know nothing yet of the files of a directory; there are so many groups."""
         self._directory = directory
         self._groups = groups
-        self._known: dict[str, NDArray[np.int64]] = {}
+        self._cuts_of: dict[str, NDArray[np.int64]] = {}
 
     def __call__(self, file: RunFile) -> NDArray[np.int64]:
         """Where the groups of a file begin, and at last its number of rows."""
-        known = self._known.get(file.name)
-        if known is None or known[-1] != file.rows:
+        cuts = self._cuts_of.get(file.name)
+        if cuts is None or cuts[-1] != file.rows:
             return self.learn(file.name, map_run(self._directory, file).hashes)
-        return known
+        return cuts
 
     def learn(self, name: str, hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Remember where groups begin in a file with these hashes."""
@@ -306,25 +306,26 @@ class FileCuts:
         return cuts
 
     def learn_texts(self, texts: Mapping[str, str]) -> None:
-        """Remember what somebody else has learnt, by the name of the file."""
+        """Remember the cuts that another process has sent (`texts`), by the name of the file."""
         for name, text in texts.items():
-            self._remember(name, np.frombuffer(bytes.fromhex(text), dtype=TOLD).astype(np.int64))
+            self._remember(name, np.frombuffer(bytes.fromhex(text), dtype=CUTS_TYPE).astype(np.int64))
 
     def texts(self, names: Iterable[str]) -> dict[str, str]:
-        """What is known of some files, to tell somebody else; nothing if there are too many groups for that."""
-        if self._groups > TOLD_GROUPS:
+        """The cuts of some files as text, to be sent to another process; empty if there are too many groups for
+        that."""
+        if self._groups > MOST_GROUPS_IN_TEXTS:
             return {}
-        return {name: self._known[name].astype(TOLD).tobytes().hex() for name in names if name in self._known}
+        return {name: self._cuts_of[name].astype(CUTS_TYPE).tobytes().hex() for name in names if name in self._cuts_of}
 
     def forget_others(self, names: Collection[str]) -> None:
         """Remember only files with these names."""
-        self._known = {name: cuts for name, cuts in self._known.items() if name in names}
+        self._cuts_of = {name: cuts for name, cuts in self._cuts_of.items() if name in names}
 
     def _remember(self, name: str, cuts: NDArray[np.int64]) -> None:
-        self._known.pop(name, None)
-        while len(self._known) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
-            del self._known[next(iter(self._known))]
-        self._known[name] = cuts
+        self._cuts_of.pop(name, None)
+        while len(self._cuts_of) >= max(REMEMBERED_CUTS // (self._groups + 1), 64):
+            del self._cuts_of[next(iter(self._cuts_of))]
+        self._cuts_of[name] = cuts
 
 
 @dataclass(slots=True)

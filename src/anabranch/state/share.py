@@ -34,18 +34,18 @@ def port_groups(routing: PortRouting, processor: int) -> GroupSet:
 
 def groups_by_port(routings: Sequence[Routing], owners: Sequence[int], processor: int) -> tuple[GroupSet, ...]:
     """The groups whose rows a processor can get, per port; `owners` are the operators that ports belong to."""
-    known: dict[PortRouting, GroupSet] = {}
+    groups_of: dict[PortRouting, GroupSet] = {}
     ports = port_routings(routings, owners)
     for routing in ports:
-        if routing not in known:
-            known[routing] = port_groups(routing, processor)
-    return tuple(known[routing] for routing in ports)
+        if routing not in groups_of:
+            groups_of[routing] = port_groups(routing, processor)
+    return tuple(groups_of[routing] for routing in ports)
 
 
 def list_by_owner(
     manifests: Iterable[Manifest], routings: Sequence[Routing], owners: Sequence[int], processors: int, cuts: Cuts
 ) -> tuple[Manifest, ...]:
-    """All state, listed anew by routings under which every group has an owner. Nothing is listed twice in it."""
+    """List all state anew, by routings under which every group has an owner. No row is listed twice."""
     assert not any(routing.diffused for routing in routings), "rows of a diffused group are not told apart by group"
     everything = reduce(Manifest.union, manifests)
     return tuple(
@@ -54,5 +54,5 @@ def list_by_owner(
 
 
 def _places(placement: Sequence[int], processor: int) -> Iterable[int]:
-    found: Iterable[int] = np.flatnonzero(np.array(placement) == processor).tolist()
-    return found
+    places: Iterable[int] = np.flatnonzero(np.array(placement) == processor).tolist()
+    return places

@@ -94,7 +94,7 @@ def time_span(run: SortedRun) -> tuple[int, int]:
     )
 
 
-def last_time(run: SortedRun) -> tuple[int, int]:
+def merge_order(run: SortedRun) -> tuple[int, int]:
     """The order in which runs are merged: by newest time, then by oldest.
 
     In this order rows of one key need no sorting by time (`arrays/order`), even where groups have arrived that reach

@@ -1,11 +1,11 @@
-"""Spilling partition groups and bringing them together again: edits of what is listed, nothing else.
+"""Spilling partition groups and bringing them back: edits of which slices are listed where, nothing else.
 
 `spill` ends the active generation of some groups. `all_generations` lists what clean-up has to join across: the
 spilled generations and, as the last, what is active or retired. After that nothing is owed any more, and clean-up,
 which has read all rows of its groups, has written them as one run per port: they are active again (`reunite`), or a
 single spilled generation (`leave_spilled`). Files that only they were kept for can go.
 
-While a group has spilled state, rows of it that expire are kept if they can still meet that state (`spared`).
+While a group has spilled state, its rows that expire are kept if they can still meet that state (`spared`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.state.spine import Spine
 from anabranch.state.store import Json
 
 # The spines at an operator's ports, and the rest of its state.
-Held = tuple[list[Spine], OperatorState]
+FullState = tuple[list[Spine], OperatorState]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class CleanUp:
 
 def spill(
     spines: Sequence[Spine], state: OperatorState, groups: GroupSet, step: int, since: int | None, cuts: Cuts
-) -> Held:
+) -> FullState:
     """Take some groups out of the active state, as a generation that ends with this step."""
     ports = tuple(slices_of_groups(_everything(spine), groups, cuts) for spine in spines)
     sizes = bytes_by_group((piece for slices in ports for piece in slices), groups.count, cuts)
@@ -78,9 +78,9 @@ def all_generations(
 
 
 @dataclass(frozen=True, slots=True)
-class Reunited:
-    """What is left of some groups after clean-up: at each port a run of their rows, if there are any; how large each
-    group is, and how many results it has given, by ascending group."""
+class CleanedGroups:
+    """The state of some groups after clean-up. `ports` has one run per port, None if it is empty; `sizes` are the bytes
+    and `produced` the results so far of each group, by ascending group."""
 
     groups: GroupSet
     ports: tuple[Slice | None, ...]
@@ -88,27 +88,27 @@ class Reunited:
     produced: tuple[int, ...]
 
 
-def reunite(spines: Sequence[Spine], state: OperatorState, now: Reunited, cuts: Cuts) -> Held:
-    """The state with all generations of some groups as one, which is active."""
-    remaining, kept = _leave(spines, state, now.groups, cuts)
-    pairs = zip(remaining, now.ports, strict=True)
+def reunite(spines: Sequence[Spine], state: OperatorState, cleaned: CleanedGroups, cuts: Cuts) -> FullState:
+    """Put all generations of the cleaned groups together as one, which is active."""
+    remaining, kept = _leave(spines, state, cleaned.groups, cuts)
+    pairs = zip(remaining, cleaned.ports, strict=True)
     back = [spine if own is None else replace(spine, runs=(*spine.runs, (own,))) for spine, own in pairs]
     return back, replace(kept, statistics=state.statistics)
 
 
 def leave_spilled(
-    spines: Sequence[Spine], state: OperatorState, now: Reunited, cuts: Cuts, step: int, since: int | None
-) -> Held:
-    """The state with all generations of some groups as one, which stays spilled: it ends with a step."""
-    remaining, kept = _leave(spines, state, now.groups, cuts)
-    if not any(now.ports):
+    spines: Sequence[Spine], state: OperatorState, cleaned: CleanedGroups, cuts: Cuts, step: int, since: int | None
+) -> FullState:
+    """Put all generations of the cleaned groups together as one, which stays spilled and ends with a step."""
+    remaining, kept = _leave(spines, state, cleaned.groups, cuts)
+    if not any(cleaned.ports):
         return remaining, kept
-    ports = tuple(() if own is None else (own,) for own in now.ports)
-    generation = Generation(step, now.groups, since, ports, now.sizes, now.produced)
+    ports = tuple(() if own is None else (own,) for own in cleaned.ports)
+    generation = Generation(step, cleaned.groups, since, ports, cleaned.sizes, cleaned.produced)
     return remaining, replace(kept, generations=(*kept.generations, generation))
 
 
-def _leave(spines: Sequence[Spine], state: OperatorState, groups: GroupSet, cuts: Cuts) -> Held:
+def _leave(spines: Sequence[Spine], state: OperatorState, groups: GroupSet, cuts: Cuts) -> FullState:
     """The state without some groups."""
     rest = GroupSet.all(groups.count) - groups
     generations = [part for g in state.generations if (part := g.of_groups(rest, cuts)).groups]
@@ -122,15 +122,15 @@ def _leave(spines: Sequence[Spine], state: OperatorState, groups: GroupSet, cuts
 
 
 def _without(state: OperatorState, groups: GroupSet) -> GroupSet | None:
-    """The groups that have retired rows, but for some."""
+    """The groups that have retired rows, without some; None if none are left."""
     return (state.retired - groups if state.retired else None) or None
 
 
 def drop_expired(state: OperatorState, purge: Sequence[int | None], cuts: Cuts) -> OperatorState:
-    """The state without spilled rows that have expired and have nobody left to meet.
+    """Drop spilled rows that have expired and can be part of no result any more.
 
-    What is older than `purge`, per port, meets nothing that is still to come. In a group that owes results it has still
-    to meet what is there; else it is of no use any more.
+    A row that is older than `purge`, per port, meets no later row. In a group that owes results it has still to meet
+    rows that are in the state already; otherwise it is of no use any more.
     """
     owing = state.owing()
     if owing is None:
@@ -183,11 +183,11 @@ def present_groups(slices: Iterable[Slice], count: int, cuts: Cuts) -> GroupSet:
 
 def rows_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[np.int64]:
     """How many rows of some slices each group has."""
-    found = np.zeros(count, dtype=np.int64)
+    counts = np.zeros(count, dtype=np.int64)
     for piece in slices:
         rows = np.diff(cuts(piece.file).clip(piece.start, piece.stop))
-        found += rows if piece.groups is None else rows * piece.groups.mask()
-    return found
+        counts += rows if piece.groups is None else rows * piece.groups.mask()
+    return counts
 
 
 def bytes_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[np.int64]:
@@ -195,8 +195,8 @@ def bytes_by_group(slices: Iterable[Slice], count: int, cuts: Cuts) -> NDArray[n
     sizes = np.zeros(count)
     for piece in slices:
         rows = np.diff(cuts(piece.file).clip(piece.start, piece.stop))
-        meant = rows if piece.groups is None else rows * piece.groups.mask()
-        sizes += meant * (piece.file.bytes / max(piece.file.rows, 1))
+        counts = rows if piece.groups is None else rows * piece.groups.mask()
+        sizes += counts * (piece.file.bytes / max(piece.file.rows, 1))
     return np.ceil(sizes).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What is known of the partition groups of an operator, as vectors: size, results, last insert, rows (SPEC section 1).
+"""Statistics of the partition groups of an operator, as vectors: size, results, last insert, rows (SPEC section 1).
 
 Productivity is Ps/Po, size over output: large means unproductive. Po is counted since the group began to be active; the
 past may not predict (paper 1, footnote 5), so it is also kept with old results counting less: `recent` is multiplied by
@@ -30,8 +30,8 @@ def _floats() -> NDArray[np.float64]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
-    """Of the groups that have any, ascending: active bytes, results, recent results, the time of the last insert, and
-    how many rows have arrived."""
+    """One entry per group in `groups`, which ascend: active bytes, results, recent results, the time of the last
+    insert, and how many rows have arrived."""
 
     groups: NDArray[np.int64] = field(default_factory=_integers)
     bytes: NDArray[np.int64] = field(default_factory=_integers)
@@ -41,9 +41,9 @@ class Statistics:
     arrived: NDArray[np.int64] = field(default_factory=_integers)
 
     def present(self) -> Statistics:
-        """Of those groups only that have anything to tell."""
-        found = np.flatnonzero((self.bytes > 0) | (self.produced > 0) | (self.inserted > 0))
-        return Statistics(*(vector[found] for vector in self._vectors))
+        """Without the groups for which all is 0."""
+        positions = np.flatnonzero((self.bytes > 0) | (self.produced > 0) | (self.inserted > 0))
+        return Statistics(*(vector[positions] for vector in self._vectors))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Statistics) and self.to_json() == other.to_json()
@@ -52,7 +52,7 @@ class Statistics:
         return hash(self.groups.tobytes())
 
     def dense(self, count: int) -> Statistics:
-        """Over all groups: what is not known is 0."""
+        """One entry per group, 0 for groups without statistics."""
 
         def spread(values: NDArray[Any]) -> NDArray[Any]:
             everywhere = np.zeros(count, dtype=values.dtype)
@@ -62,14 +62,14 @@ class Statistics:
         return Statistics(np.arange(count), *map(spread, self._vectors[1:]))
 
     def union(self, other: Statistics) -> Statistics:
-        """Of both, which have no group in common."""
+        """The statistics of both, which have no group in common."""
         if not len(other.groups) or not len(self.groups):
             return other if len(other.groups) else self
         order = np.argsort(np.concatenate([self.groups, other.groups]), kind="stable")
         return Statistics(*(np.concatenate(pair)[order] for pair in zip(self._vectors, other._vectors, strict=True)))
 
     def of_groups(self, groups: GroupSet) -> Statistics:
-        """Of some groups only."""
+        """The statistics of some groups only."""
         chosen = groups.mask()[self.groups]
         return Statistics(*(vector[chosen] for vector in self._vectors))
 

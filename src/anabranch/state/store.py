@@ -7,6 +7,8 @@ Invariants:
 - A document (JSON) carries the checksum of its own body, so a flipped bit is found when it is read. Runs carry
   theirs in the manifest that names them.
 - `create` never overwrites. If the name is taken the caller is told and may compare.
+- `append` is the exception to the first: it adds to a file that is there, and a crash may leave part of what it adds.
+  It is for what people read and no answer depends on.
 
 Limits: the checkpoint is a directory that the driver and every executor see under the same path (a local disk for
 `local[*]`, a shared mount on a cluster). Object stores are refused.
@@ -78,6 +80,12 @@ def create_file(path: Path, data: bytes) -> bool:
     return True
 
 
+def append(path: Path, data: bytes) -> None:
+    """Add `data` to a file, without waiting for the disk: a power cut may take it back, or leave part of it."""
+    with open(path, "ab", buffering=0) as file:
+        file.write(data)
+
+
 def sync(path: Path) -> None:
     """Make the content of a file, or the names in a directory, durable."""
     descriptor = os.open(path, os.O_RDONLY)
@@ -107,15 +115,23 @@ def read_document(path: Path) -> Json:
         data = path.read_bytes()
     except FileNotFoundError:
         raise CorruptStateError(f"{path} is missing, though the checkpoint refers to it; restore it") from None
+    body = decode_document(data)
+    if body is None:
+        raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+    return body
+
+
+def decode_document(data: bytes) -> Json | None:
+    """The body of what `encode_document` made; None if it is damaged or not all there."""
     text = data[len(_OPENING % 0) : -len(_CLOSING)]
     if data != _OPENING % zlib.crc32(text) + text + _CLOSING:
-        raise CorruptStateError(f"{path} is damaged: its checksum does not match its content")
+        return None
     body: Json = json.loads(text)
     return body
 
 
 def full_disk(error: OSError, where: os.PathLike[str] | str) -> DiskFullError | None:
-    """What to tell if an error means that a disk is full; None if it does not."""
+    """The error to raise if a system error means that a disk is full; None if it does not."""
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     return DiskFullError(f"{NO_SPACE} {os.fspath(where)} ({error.strerror}). {FREE_SOME}")
@@ -131,8 +147,8 @@ def _write_pending(path: Path, data: bytes | memoryview) -> Path:
             os.fsync(file.fileno())
     except OSError as error:
         pending.unlink(missing_ok=True)
-        told = full_disk(error, path)
-        if told is None:
+        disk_full = full_disk(error, path)
+        if disk_full is None:
             raise
-        raise told from error
+        raise disk_full from error
     return pending

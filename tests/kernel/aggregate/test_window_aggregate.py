@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.kernel.aggregate.window_aggregate import Call, WindowAggregate, _ranks
+from anabranch.kernel.aggregate.window_aggregate import Aggregate, WindowAggregate, _ranks
 from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import EXPIRY, Settled, answers_later
 from anabranch.plan.watermark import PortTime, SourceTime, thresholds
@@ -20,7 +20,7 @@ from tests.oracle import referee
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 
-CALLS = (Call("count", None), Call("sum", "arg.0"), Call("min", "arg.0"), Call("max", "arg.0"))
+AGGREGATES = (Aggregate("count", None), Aggregate("sum", "arg.0"), Aggregate("min", "arg.0"), Aggregate("max", "arg.0"))
 RESULTS = tuple((name, n) for n, name in enumerate(("g", "rows", "total", "least", "most")))
 
 
@@ -120,7 +120,9 @@ def aggregates(over: str) -> str:
 
 
 def grouped(**changes: object) -> WindowAggregate:
-    return WindowAggregate(keys=("key.0",), calls=CALLS, results=RESULTS, gather_rows=7, chunk_rows=3, **changes)  # type: ignore[arg-type]
+    return WindowAggregate(
+        keys=("key.0",), aggregates=AGGREGATES, results=RESULTS, gather_rows=7, chunk_rows=3, **changes
+    )  # type: ignore[arg-type]
 
 
 @examples(100)
@@ -158,7 +160,7 @@ def test_joined_rows_are_in_the_window_until_each_expires(case: Case) -> None:
 @given(cases(), st.integers(0, 10))
 def test_distinct_gives_a_value_that_is_not_in_its_window(case: Case, width: int) -> None:
     operator = WindowAggregate(
-        keys=("key.0",), calls=(), results=(("g", 0),), width=width, distinct=True, gather_rows=7
+        keys=("key.0",), aggregates=(), results=(("g", 0),), width=width, distinct=True, gather_rows=7
     )
     _, found = answers(operator, case, width)
     before = "lag(ts) OVER (PARTITION BY g ORDER BY ts)"
@@ -250,12 +252,12 @@ def test_groups_that_have_times_of_their_own_are_answered_as_if_they_were_alone(
 @examples(50)
 @given(spread_rows, st.integers(1, 4), times, st.sets(st.integers(0, 7)), times)
 def test_of_a_group_that_is_overdue_all_rows_stay_that_its_answers_need(
-    runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, overdue: set[int], reached: int | None
+    runs: list[list[tuple[int, int, int]]], rows: int, until: int | None, lagging: set[int], reached: int | None
 ) -> None:
     operator = grouped(ties=("arg.0",), rows=rows)
     merged = merge_segments(spread_out(runs), None)
     assert merged is not None
-    slow = GroupSet.of(COUNT, overdue)
+    slow = GroupSet.of(COUNT, lagging)
     kept = operator.keep(0, merged, Settled(None, until, ((slow, Settled(None, reached)),)))
     later = Settled(until, 40, ((slow, Settled(reached, 40)),))
     assert given_by(operator, [kept], later) == given_by(operator, [merged], later)
@@ -287,7 +289,7 @@ def test_what_spilled_groups_owe_comes_in_the_order_of_time_group_by_group() -> 
         for lot in lots
     ]
     operator = WindowAggregate(
-        ("key.0",), (Call("count", None),), (("k", 0), ("n", 1)), width=5, timed=True, chunk_rows=7
+        ("key.0",), (Aggregate("count", None),), (("k", 0), ("n", 1)), width=5, timed=True, chunk_rows=7
     )
     owed = [results for results, _ in operator.owed(generations, Settled(10, 35), 16)]
     answers = [row for results in owed for row in results.to_pylist()]

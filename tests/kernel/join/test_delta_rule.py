@@ -29,7 +29,7 @@ from anabranch.state.partition import extract, install
 from anabranch.state.share import list_by_owner
 from anabranch.state.slice import Cuts, Slice
 from anabranch.state.spill import (
-    Reunited,
+    CleanedGroups,
     all_generations,
     drop_expired,
     leave_spilled,
@@ -216,11 +216,11 @@ def clean_up(
     results = collect(join, shape, join_generations(shape, generations))
     ports: list[Slice | None] = []
     for port, threshold in enumerate(thresholds):
-        rows = [segment.solid() for generation in generations for segment in generation[port]]
+        rows = [segment.only_selected() for generation in generations for segment in generation[port]]
         merged = merge_segments(rows, threshold) if rows else None
         ports.append(None if merged is None else Slice(file := runs.write(merged), 0, file.rows))
     nothing = (0,) * len(chosen)
-    now = Reunited(chosen, tuple(ports), nothing, nothing)
+    now = CleanedGroups(chosen, tuple(ports), nothing, nothing)
     if chance is None or chance.random() < 0.5:
         return leave_spilled(*held, now, cuts, step, None), results
     return reunite(*held, now, cuts), results

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
-from anabranch.manager.snapshot import ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import ProcessorView, Snapshot
 from tests.manager.snapshots import NOW, operator, processor, snapshot, statistics
 
 Flux = FluxLoad | FluxMemory | FluxHybrid
@@ -26,7 +26,7 @@ def fed(
     spilled: Sequence[int] = (),
     spilled_bytes: int = 0,
     moves: bool = False,
-) -> ProcessorSeen:
+) -> ProcessorView:
     """A processor with groups that so many rows have arrived for, of 10 bytes unless told."""
     known = statistics({group: 10 if sizes is None else sizes[group] for group in arrived}, arrived=arrived)
     groups = operator(known, spilled=spilled)

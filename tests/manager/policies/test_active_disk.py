@@ -12,7 +12,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups, SpillGroups
 from anabranch.manager.policies.active_disk import ActiveDisk
 from anabranch.manager.policies.spill import Spill
-from anabranch.manager.snapshot import ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import ProcessorView, Snapshot
 from tests.manager.snapshots import operator, processor, snapshot
 from tests.oracle.profiles import examples
 
@@ -24,7 +24,7 @@ def giving(
     memory: int | None = 100,
     produced: Sequence[int] | None = None,
     moves: bool = False,
-) -> ProcessorSeen:
+) -> ProcessorView:
     """A processor with groups of these sizes, which gave so many results in the last step."""
     groups = operator({100 * number + n: size for n, size in enumerate(sizes)}, produced)
     return processor(number, groups, memory=memory, results=results, moves=moves)

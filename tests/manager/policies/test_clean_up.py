@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.manager.budgets import Memory
+from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
@@ -28,7 +28,7 @@ def snapshot(
 ) -> Snapshot:
     """What is seen of one processor with this state."""
     operators = tuple(OperatorShape(n, f"operator {n}", (n,), can, family=n) for n, can in enumerate(spillable))
-    monitor = Monitor(PlanShape(operators, GROUPS), Memory(memory), lambda file: np.arange(GROUPS + 1))
+    monitor = Monitor(PlanShape(operators, GROUPS), MemoryBudgets(memory), lambda file: np.arange(GROUPS + 1))
     nothing = Report.empty(0, 0, len(operators), 0)
     everything = Distribution((manifest,), owned_by([(0,) * GROUPS] * len(operators)))
     return monitor.snapshot(Moment(3, (), (), awaiting=awaiting), everything, [nothing])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups
 from anabranch.manager.policies.skew_buffer import PATIENCE, TARGET, SkewBuffer
-from anabranch.manager.snapshot import ProcessorSeen
+from anabranch.manager.snapshot import ProcessorView
 from tests.manager.snapshots import operator, processor, snapshot, statistics
 from tests.oracle.profiles import examples
 
@@ -78,7 +78,7 @@ class Model:
         self.held = {(action.family, group) for action in self.actions for group in action.groups}
         return busy
 
-    def seen(self, p: int, busy: float, worked: int) -> ProcessorSeen:
+    def seen(self, p: int, busy: float, worked: int) -> ProcessorView:
         operators = []
         for family in range(self.families):
             own = [key for key in self.keys(p) if key[0] == family]

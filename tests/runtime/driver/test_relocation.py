@@ -61,7 +61,7 @@ def feed(steps: Steps, batches: list[pa.Table]) -> None:
 
 
 def relocations(steps: Steps) -> list[ab.api.run.Event]:
-    return [event for event in steps.events.all() if event.kind == "relocate"]
+    return [event for event in steps.events.since() if event.kind == "relocate"]
 
 
 def files(steps: Steps) -> set[str]:
@@ -149,7 +149,7 @@ def test_rows_of_groups_on_their_way_are_held_back_and_drained_at_the_new_place(
     policy = Script({2: (paced(0, 1, tuple(range(8))),)})
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, settings={"policies": [policy]}) as steps:
         feed(steps, fed[:2])
-        assert [event.kind for event in steps.events.all()] == ["relocating"]
+        assert [event.kind for event in steps.events.since()] == ["relocating"]
         for n, batch in enumerate(fed[2:5]):
             feed(steps, [batch])
             waiting = sum(report.held_rows for report in steps.results[-1].reports)
@@ -287,11 +287,11 @@ def test_a_processor_does_not_spill_while_it_moves_state(spark: SparkSession, tm
     policy = Script({1: (move, push), 2: (push,)})
     with Steps(spark, tmp_path / "c", JOIN, KINDS, settings={"policies": [policy]}) as steps:
         feed(steps, fed)
-        assert "spill" not in [event.kind for event in steps.events.all()]
+        assert "spill" not in [event.kind for event in steps.events.since()]
     policy = Script({1: (push, RelocateGroups(0, (0,), 0, 1, 10, "the script says so"))})
     with Steps(spark, tmp_path / "d", JOIN, KINDS, settings={"policies": [policy]}) as steps:
         feed(steps, fed[:2])
-        assert [event.kind for event in steps.events.all()] == ["spill"], "what was decided first is done"
+        assert [event.kind for event in steps.events.since()] == ["spill"], "what was decided first is done"
 
 
 def test_of_two_policies_that_move_the_same_groups_the_first_does(spark: SparkSession, tmp_path: Path) -> None:

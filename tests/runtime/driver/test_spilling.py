@@ -35,7 +35,7 @@ def expected(batches: list[pa.Table], window: int | None = None) -> pa.Table:
 
 
 def kinds(steps: Steps) -> list[str]:
-    return [event.kind for event in steps.events.all()]
+    return [event.kind for event in steps.events.since()]
 
 
 def test_quiet_batches_clean_up_in_passing_as_far_as_memory_allows(spark: SparkSession, tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_quiet_batches_clean_up_in_passing_as_far_as_memory_allows(spark: SparkS
         assert owed > 0
         for batch in fed[3:]:
             steps.feed({"A": batch, "B": batch})
-        cleaned = [event for event in steps.events.all() if event.kind == "clean-up"]
+        cleaned = [event for event in steps.events.since() if event.kind == "clean-up"]
         assert cleaned
         assert all(event.details["answered"] is None for event in cleaned), "in passing"
         assert sum(event.details["results"] for event in cleaned) > 0

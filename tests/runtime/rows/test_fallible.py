@@ -19,7 +19,7 @@ import anabranch as ab
 from anabranch.errors import BadRowError
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
-from anabranch.runtime.rows.fallible import VALUE, attempt, judge
+from anabranch.runtime.rows.fallible import VALUE, judge, try_value
 from tests.oracle.feed import Feed, run_to_end, written
 from tests.oracle.profiles import examples
 from tests.oracle.steps import Kind, Steps
@@ -74,7 +74,7 @@ def test_python_functions_are_left_where_spark_evaluates_them(spark: SparkSessio
     plain, mixed = judge(columns, ["half(a) > 1", "half(a + 1) > 1"])
     assert not plain.can_fail
     assert mixed.can_fail
-    attempted = columns.where("a < 9").select(attempt(spark, mixed)[VALUE])
+    attempted = columns.where("a < 9").select(try_value(spark, mixed)[VALUE])
     assert sorted(attempted.collect(), key=repr) == [(False,), (False,), (False,)]
 
 
@@ -93,7 +93,7 @@ def test_an_attempt_tells_failure_from_null_also_where_its_parts_occur_elsewhere
     for name, value in conf.items():
         spark.conf.set(name, value)
     try:
-        tried = [attempt(spark, one) for one in judge(rows, texts)]
+        tried = [try_value(spark, one) for one in judge(rows, texts)]
         values = [one[VALUE].alias(f"v{n}") for n, one in enumerate(tried)]
         failed = [one.isNull().alias(f"f{n}") for n, one in enumerate(tried)]
         found = rows.where(tried[1].isNull() | tried[1][VALUE] | rows.v.isNull()).select(*values, *failed).collect()

@@ -128,11 +128,11 @@ def _two_roads(console: Console, spark: SparkSession, folder: Path, processors: 
         for minute in range(MINUTES):
             arrived = write_minute(folder, minute)
             run.processAllAvailable()
-            kept = [entry for entry in run.recentProgress if "anabranch" in entry][-1]["anabranch"]["processors"]
+            kept = run.batches_since()[-1].step.processors
             table.add_row(
                 str(minute),
                 *(_named(arrived, sensor) for sensor in ("sensor1", "sensor2")),
-                str(sum(entry["activeRows"] for entry in kept)),
+                str(sum(entry.active_rows for entry in kept)),
                 "\n".join(f"{row.car}, {row.mph} mph" for row in found) or "-",
             )
             found.clear()

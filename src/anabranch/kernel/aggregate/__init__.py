@@ -2,5 +2,5 @@
 
 window_aggregate  the grouping as a stateful operator
 functions         COUNT, SUM, AVG, STDDEV, MIN, MAX over ranges of rows
-range_sums        what all rows that count for a place come to, for every place
+range_sums        for every place, the combination of all rows whose range includes it
 """

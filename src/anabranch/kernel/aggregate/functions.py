@@ -1,7 +1,7 @@
-"""Aggregate functions over windows: one value per asked row, all of them at once.
+"""Aggregate functions over windows: one value for each row that is answered, all of them at once.
 
-Which rows are in whose window is a `Reach` (`range_sums`): row n counts for a range of the asked rows. An aggregate is
-a function of a column and of the reach of its rows.
+Which rows are in whose window is a `Reach` (`range_sums`): row n counts for a range of the answered rows. An aggregate
+is a function of a column and of the reach of its rows.
 
 Nulls are left out, as in SQL: COUNT of none is 0, and everything else of none is null, as is STDDEV of one. Types are
 those of Spark SQL: a sum of integers is BIGINT and fails if it does not fit, a sum of DECIMAL(p, s) is
@@ -45,8 +45,8 @@ def total(values: pa.Array, reach: Reach) -> pa.Array:
         fits = (high >= -(1 << (_WORD - 1))) & (high < 1 << (_WORD - 1))
         if not fits.all():
             worst = np.flatnonzero(~fits)[0]
-            found = (int(high[worst]) << _WORD) + int(low[worst])
-            raise BadRowError(f"a SUM is {found}, which is no BIGINT; CAST its argument to DECIMAL or DOUBLE")
+            exact = (int(high[worst]) << _WORD) + int(low[worst])
+            raise BadRowError(f"a SUM is {exact}, which is no BIGINT; CAST its argument to DECIMAL or DOUBLE")
         return pa.array((high << _WORD) | low, mask=none)
     return pa.array(_float_sums(values, reach), mask=none)
 
@@ -97,7 +97,7 @@ def deviation(values: pa.Array, reach: Reach) -> pa.Array:
         return pa.array(np.sqrt(squares / np.where(none, 1, counts - 1)), mask=none)
 
 
-# By their names in SQL. Only COUNT may be asked without a column.
+# By their names in SQL. Only COUNT may have no column.
 AGGREGATES: dict[str, Callable[[Any, Reach], pa.Array]] = {
     "count": count,
     "sum": total,
@@ -159,7 +159,7 @@ def _decimal_sums(values: pa.Array, reach: Reach) -> NDArray[np.object_]:
 
 def _decimals(units: NDArray[np.object_], none: NDArray[np.bool_], kind: pa.Decimal128Type) -> pa.Array:
     limit = 10**kind.precision
-    worst = next((found for found in units[~none] if abs(found) >= limit), None)
+    worst = next((unit for unit in units[~none] if abs(unit) >= limit), None)
     if worst is not None:
         raise BadRowError(f"a SUM or AVG does not fit into {kind}; CAST its argument to DOUBLE")
     with localcontext(prec=MAX_PRECISION + 2):
@@ -175,13 +175,13 @@ def _extreme(values: pa.Array, reach: Reach, choose: np.ufunc, nothing: int) -> 
     ranks[~_valid(values)] = nothing
 
     def collect(rows: Indices, nodes: Indices, size: int) -> Summary:
-        found = np.full(size, nothing, dtype=np.int64)
-        choose.at(found, nodes, ranks[rows])
-        return (found,)
+        best = np.full(size, nothing, dtype=np.int64)
+        choose.at(best, nodes, ranks[rows])
+        return (best,)
 
-    (found,) = spread(reach, collect, lambda left, right: (choose(left[0], right[0]),))
-    none = found == nothing
-    return values.take(pa.array(order[np.where(none, 0, found)], mask=none)) if len(values) else values
+    (best,) = spread(reach, collect, lambda left, right: (choose(left[0], right[0]),))
+    none = best == nothing
+    return values.take(pa.array(order[np.where(none, 0, best)], mask=none)) if len(values) else values
 
 
 def _merge_moments(left: Summary, right: Summary) -> Summary:

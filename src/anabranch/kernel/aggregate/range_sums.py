@@ -1,4 +1,4 @@
-"""Spread rows over ranges of places at once: what do all rows that count for a place come to, for every place?
+"""Aggregate rows over ranges of places: for every place, combine all rows whose range includes it, all places at once.
 
 A tree stands over the places, pairs of neighbours under one node, level by level. A range of places is the union of at
 most two nodes per level, so every row is added to logarithmically many nodes, and the value of a place is what its

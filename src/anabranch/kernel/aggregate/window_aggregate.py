@@ -7,7 +7,7 @@ ordered by their content. So the answer depends on the input alone, but it is kn
 any more: a batch answers the tuples that it settles (`Settled`), all of which are in the state by then.
 
 Per block of hashes that have settled tuples: find the rows of these hashes, as far back as a window reaches; sort them
-by group and time; say for which of the asked rows each of them counts (`Reach`), and let `functions` do the rest.
+by group and time; say for which of the answered rows each of them counts (`Reach`), and let `functions` do the rest.
 
 The same with no aggregate but "is it the only one?" is DISTINCT: a tuple is answered if no equal one is in its window
 when it comes.
@@ -48,8 +48,8 @@ from anabranch.state.run import HASH, TS, Segment
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """An aggregate: its function, and the state column it is of; None for COUNT(*)."""
+class Aggregate:
+    """An aggregate function of a state column; of rows if `column` is None, as in COUNT(*)."""
 
     function: str
     column: str | None
@@ -59,15 +59,15 @@ class Call:
 class WindowAggregate:
     """GROUP BY `keys` over a window, or DISTINCT of them.
 
-    `keys` are the state columns with the group's key. `results` are pairs of a name and the number of a key, or of a
-    call after all keys. The window is the last `rows` tuples of a group, ordered by time, then by the columns `ties`;
-    else a range of time: `width`, the longest that any tuple is in it. With `last_only` a batch gives one row per
-    group, for the last of its settled tuples. Where results go on to another operator (`timed`) they have the time of
-    the tuple they answer.
+    `keys` are the state columns with the group's key. `results` are pairs of a name and the number of a key, or of an
+    aggregate, counted after all keys. The window is the last `rows` tuples of a group, ordered by time, then by the
+    columns `ties`; else a range of time: `width`, the longest that any tuple is in it. With `last_only` a batch gives
+    one row per group, for the last of its settled tuples. Where results go on to another operator (`timed`) they have
+    the time of the tuple they answer.
     """
 
     keys: tuple[str, ...]
-    calls: tuple[Call, ...]
+    aggregates: tuple[Aggregate, ...]
     results: tuple[tuple[str, int], ...]
     width: int | None = None
     rows: int | None = None
@@ -80,17 +80,18 @@ class WindowAggregate:
 
     @property
     def waits(self) -> bool:
-        """Rows wait until they are settled."""
+        """Always: rows wait until they are settled."""
         return True
 
     @property
     def can_spill(self) -> bool:
-        """Not if there is a row for every batch in which a group has answers: later there would be one for all."""
+        """Whether groups can be spilled: not with `last_only`, as several batches would be answered by one row
+        afterwards."""
         return not self.last_only
 
     @property
     def freezes(self) -> bool:
-        """An answer needs all rows that are in its window, so while some are spilled there is none."""
+        """Always: an answer needs all rows in its window, so a group gives none while some of its rows are spilled."""
         return True
 
     def counted(
@@ -115,15 +116,15 @@ class WindowAggregate:
         segments = in_time(segments)
         since, until = settled_at(settled, wanted)
         if self.rows is None:
-            found = self._reaching(segments, ranges_of(segments, wanted, until), since)
+            matching = self._reaching(segments, ranges_of(segments, wanted, until), since)
         else:
-            found = last_rows(segments, wanted, since, until, self.rows - 1)
+            matching = last_rows(segments, wanted, since, until, self.rows - 1)
         weights = np.zeros(len(wanted), dtype=np.int64)
-        for segment, ranges in zip(segments, found, strict=True):
+        for segment, ranges in zip(segments, matching, strict=True):
             content = content_of_ranges(segment.rows, ranges.start, ranges.stop)
             weights[ranges.owner] += ranges.lengths + content // CONTENT_PER_ROW
         for first, last in blocks(weights, self.gather_rows):
-            rows = self._in_order(gather(segments, _between(found, first, last)))
+            rows = self._in_order(gather(segments, _between(matching, first, last)))
             if self.rows is not None and rows.collision:
                 # Keys that share a hash may have pushed each other out of the last so many rows.
                 rows = self._in_order(gather(segments, ranges_of(segments, wanted[first:last], until[first:last])))
@@ -136,8 +137,8 @@ class WindowAggregate:
         ends = np.flatnonzero(np.diff(rows.hashes, append=rows.hashes[-1:] + np.uint64(1)) != 0) + 1
         hashes = Ranges(np.arange(len(ends)), np.concatenate([[0], ends[:-1]]), ends)
         _, until = settled_at(settled, rows.hashes[hashes.start])
-        known = first_at(rows, hashes, until)
-        first = np.maximum(known - self.rows, hashes.start)
+        settled_end = first_at(rows, hashes, until)
+        first = np.maximum(settled_end - self.rows, hashes.start)
         # Tuples of one time are ordered by content, which is not looked at here: all of the first time stay. So do all
         # of a hash that different keys share.
         first = with_equals(rows.ts, hashes, first)
@@ -147,12 +148,13 @@ class WindowAggregate:
             return rows
         return Segment.of(rows.rows.take(pa.array(ranges_to_rows(first, ends - first))))
 
-    def _reaching(self, segments: Sequence[Segment], found: Sequence[Ranges], since: Times) -> list[Ranges]:
-        """The rows that are asked, or may be in a window of one that is."""
+    def _reaching(self, segments: Sequence[Segment], matching: Sequence[Ranges], since: Times) -> list[Ranges]:
+        """The rows that are answered, or may be in a window of one that is."""
         low = since - min(self.width or 0, 2 * MAX_TIME)
-        starts = [first_at(*pair, low) for pair in zip(segments, found, strict=True)]
+        starts = [first_at(*pair, low) for pair in zip(segments, matching, strict=True)]
         return [
-            replace(ranges, start=start).where(start < ranges.stop) for ranges, start in zip(found, starts, strict=True)
+            replace(ranges, start=start).where(start < ranges.stop)
+            for ranges, start in zip(matching, starts, strict=True)
         ]
 
     def _in_order(self, rows: pa.RecordBatch) -> _Sorted:
@@ -175,49 +177,49 @@ class WindowAggregate:
 
     def _answers(self, rows: _Sorted, settled: Settled) -> Iterator[tuple[pa.RecordBatch, Hashes]]:
         since, _ = settled_at(settled, rows.rows.column(HASH).to_numpy())
-        asked = np.flatnonzero(rows.ts >= since)
+        answered = np.flatnonzero(rows.ts >= since)
         if self.distinct:
-            asked = asked[~self._has_equal(rows)[asked]]
+            answered = answered[~self._has_equal(rows)[answered]]
         elif self.last_only:
-            asked = asked[np.diff(rows.group[asked], append=-1) != 0]
+            answered = answered[np.diff(rows.group[answered], append=-1) != 0]
         # An answer is no longer than the row it is for and the longest values of its group, one per aggregate.
-        longest = longest_row(rows.rows) * (1 + len(self.calls))
+        longest = longest_row(rows.rows) * (1 + len(self.aggregates))
         at_once, chunk_rows = rows_of_one_column(longest), rows_at_once(self.chunk_rows, longest)
-        for first in range(0, len(asked), at_once):
-            results, hashes = self._answer(rows, asked[first : first + at_once])
+        for first in range(0, len(answered), at_once):
+            results, hashes = self._answer(rows, answered[first : first + at_once])
             for start in range(0, len(results), chunk_rows):
                 yield narrowed(results.slice(start, chunk_rows)), hashes[start : start + chunk_rows]
 
-    def _answer(self, rows: _Sorted, asked: Indices) -> tuple[pa.RecordBatch, Hashes]:
+    def _answer(self, rows: _Sorted, answered: Indices) -> tuple[pa.RecordBatch, Hashes]:
         """The answers to some rows, and the hash of each."""
-        picked = pa.array(asked)
+        picked = pa.array(answered)
         made = [rows.rows.column(key).take(picked) for key in self.keys]
-        if self.calls:
-            reach = self._reach(rows, asked)
-            for call in self.calls:
-                values = None if call.column is None else rows.rows.column(call.column)
-                made.append(AGGREGATES[call.function](values, reach))
+        if self.aggregates:
+            reach = self._reach(rows, answered)
+            for aggregate in self.aggregates:
+                values = None if aggregate.column is None else rows.rows.column(aggregate.column)
+                made.append(AGGREGATES[aggregate.function](values, reach))
         arrays = {name: made[n] for name, n in self.results}
         if self.timed:
-            arrays[TS] = pa.array(rows.ts[asked])
+            arrays[TS] = pa.array(rows.ts[answered])
         results = pa.RecordBatch.from_arrays(list(arrays.values()), list(arrays))
-        return results, rows.rows.column(HASH).to_numpy()[asked]
+        return results, rows.rows.column(HASH).to_numpy()[answered]
 
-    def _reach(self, rows: _Sorted, asked: Indices) -> Reach:
-        """For which of the asked rows each row counts: those of its group that lie between its coming and its going."""
+    def _reach(self, rows: _Sorted, answered: Indices) -> Reach:
+        """For which of the answered rows each row counts: those of its group that come while it is in the window."""
         count = len(rows.ts)
-        before = np.zeros(count + 1, dtype=np.int64)  # how many are asked before each row
-        before[asked + 1] = 1
+        before = np.zeros(count + 1, dtype=np.int64)  # how many are answered before each row
+        before[answered + 1] = 1
         before = np.cumsum(before)
         begins = np.flatnonzero(np.diff(rows.group, prepend=-1))
         last = before[np.append(begins[1:], count)][rows.group]
         if self.rows is None:
             first = before[begins][rows.group]
-            start, stop = narrow(rows.ts[asked], first, last, rows.ts, self._expiry(rows))
+            start, stop = narrow(rows.ts[answered], first, last, rows.ts, self._expiry(rows))
         else:
             start = before[:-1]
             stop = np.minimum(before[np.minimum(np.arange(count) + self.rows, count)], last)
-        return Reach(start, stop, len(asked))
+        return Reach(start, stop, len(answered))
 
     def _expiry(self, rows: _Sorted) -> NDArray[np.int64]:
         if EXPIRY in rows.rows.schema.names:
@@ -250,9 +252,9 @@ class _Sorted:
     collision: bool
 
 
-def _between(found: Sequence[Ranges], first: int, last: int) -> list[Ranges]:
+def _between(matching: Sequence[Ranges], first: int, last: int) -> list[Ranges]:
     """The ranges of a block of hashes."""
-    return [ranges.where((ranges.owner >= first) & (ranges.owner < last)) for ranges in found]
+    return [ranges.where((ranges.owner >= first) & (ranges.owner < last)) for ranges in matching]
 
 
 def _break_ties(order: Indices, hashes: Hashes, ts: NDArray[np.int64], columns: Sequence[pa.Array]) -> Indices:
@@ -275,15 +277,15 @@ def _collisions(rows: pa.RecordBatch, keys: Sequence[str]) -> Indices:
 
 
 def _differing(rows: pa.RecordBatch, keys: Sequence[str], where: NDArray[np.bool_]) -> Indices:
-    """The rows that differ in a key from the one before, among those that are asked for."""
+    """The rows that differ in a key from the one before, among those in `where`."""
     places = np.flatnonzero(where[1:]) + 1
     differ = np.zeros(len(places), dtype=bool)
     here, before = pa.array(places), pa.array(places - 1)
     for key in keys if len(places) else ():
         column = rows.column(key)
         differ |= ~_null_safe_equal(column.take(here), column.take(before))
-    found: Indices = places[differ]
-    return found
+    differing: Indices = places[differ]
+    return differing
 
 
 def _null_safe_equal(left: pa.Array, right: pa.Array) -> NDArray[np.bool_]:

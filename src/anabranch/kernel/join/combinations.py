@@ -1,6 +1,6 @@
 """Enumerating combinations of rows that have one hash, input by input, depth first, in chunks of bounded size.
 
-Rows of every input are old or new (`Candidates`). Which of them an input contributes is its `Part`; a list of parts,
+Rows of every input are old or new (`CandidateRows`). Which of them an input contributes is its `Part`; a list of parts,
 one per input, stands for a set of combinations. Whoever enumerates chooses lists whose sets do not meet, so every
 wanted combination comes out once.
 
@@ -46,7 +46,7 @@ class Part(Enum):
 
 @dataclass(frozen=True, slots=True)
 class JoinShape:
-    """What the kernel has to know of the query.
+    """The shape of a join: all that the kernel has to know of the query.
 
     `windows[i]` is the window of input i (`UNBOUNDED` if it has none), or None if the input has no event time or the
     query has no window at all. Where input i holds joined rows, it is the smallest of their windows, and `times[i]` has
@@ -82,7 +82,7 @@ class Matches:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class CandidateRows:
     """Rows of one input for a block of hashes. Old rows come first, then new ones; either part is grouped by hash and
     sorted by time. `old` and `new` are offsets: the rows of hash g are offsets[g] to offsets[g + 1]. `expiry` is known
     where it is not ts plus the window. No row has more than `longest` bytes of content."""
@@ -112,7 +112,7 @@ class _Partial:
 
 
 def enumerate_parts(
-    shape: JoinShape, inputs: Sequence[Candidates], parts: Sequence[Part], hashes: NDArray[np.uint64]
+    shape: JoinShape, inputs: Sequence[CandidateRows], parts: Sequence[Part], hashes: NDArray[np.uint64]
 ) -> Iterator[Matches]:
     """All combinations of these parts, from the smallest input that is not there as a whole to the largest."""
     sizes = [_size(entry, part) for entry, part in zip(inputs, parts, strict=True)]
@@ -128,7 +128,7 @@ def enumerate_parts(
     yield from search.extend(tuple(order), search.choose(first, _Partial(owner, {}), rows))
 
 
-def _size(entry: Candidates, part: Part) -> int:
+def _size(entry: CandidateRows, part: Part) -> int:
     old, new = int(entry.old[-1] - entry.old[0]), int(entry.new[-1] - entry.new[0])
     return {Part.OLD: old, Part.NEW: new, Part.BOTH: old + new}[part]
 
@@ -138,7 +138,7 @@ class _Search:
     """What stays the same while combinations of some parts are enumerated, beginning with input `first`."""
 
     shape: JoinShape
-    inputs: Sequence[Candidates]
+    inputs: Sequence[CandidateRows]
     parts: Sequence[Part]
     first: int
     hashes: NDArray[np.uint64]
@@ -178,8 +178,8 @@ class _Search:
         if window is None or ts is None:
             return _Partial(partial.owner, chosen, partial.span)
         newest = ts[rows]
-        known = self.inputs[j].expiry
-        expiry = newest + window if known is None else known[rows]
+        expiries = self.inputs[j].expiry
+        expiry = newest + window if expiries is None else expiries[rows]
         if partial.span is not None:
             newest = np.maximum(partial.span[0], newest)
             expiry = np.minimum(partial.span[1], expiry)

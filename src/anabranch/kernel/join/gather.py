@@ -2,8 +2,8 @@
 
 Every input has old segments and new ones. All of them are probed with the wanted hashes, smallest input first; a hash
 is dropped as soon as some input lacks it. What remains is gathered block by block of hashes into one small table per
-input (`Candidates`). A row can only matter if it can meet a row of the other kind at another input, so rows whose time
-is out of reach of all of these are left out before anything is copied.
+input (`CandidateRows`). A row can only matter if it can meet a row of the other kind at another input, so rows whose
+time is out of reach of all of these are left out before anything is copied.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from anabranch.kernel.join.combinations import MAX_TIME, UNBOUNDED, Candidates, JoinShape
+from anabranch.kernel.join.combinations import MAX_TIME, UNBOUNDED, CandidateRows, JoinShape
 from anabranch.kernel.probe import Ranges, narrow, probe, ranges_to_rows
 from anabranch.state.arrays.hash_index import HashIndex, Indices
 from anabranch.state.arrays.row_bytes import concatenated, content_of_ranges, longest_row
@@ -27,19 +27,19 @@ CONTENT_PER_ROW = 256
 # Per input, its segments.
 Segments = Sequence[Sequence[Segment]]
 # Per hash, the first and the last time at which a row can meet one of the other kind at another input.
-Reach = tuple[NDArray[np.int64], NDArray[np.int64]] | None
+TimeBounds = tuple[NDArray[np.int64], NDArray[np.int64]] | None
 
 
 def distinct(segments: Sequence[Segment]) -> NDArray[np.uint64]:
-    """The ascending distinct hashes of all rows that count; sorting beats the hash table of `np.unique` here."""
-    found = [s.hashes if s.groups is None else s.hashes[s.meant()] for s in segments]
-    hashes = np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.uint64)
+    """The ascending distinct hashes of all selected rows; sorting beats the hash table of `np.unique` here."""
+    hashes_of = [s.hashes if s.groups is None else s.hashes[s.selected()] for s in segments]
+    hashes = np.sort(np.concatenate(hashes_of)) if hashes_of else np.empty(0, dtype=np.uint64)
     return hashes[np.flatnonzero(np.diff(hashes, prepend=hashes[:1] + np.uint64(1)))]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """Where wanted hashes are: per input and segment, ranges of rows; per input, how many rows each hash has."""
+class MatchingRows:
+    """The rows with wanted hashes: per input and segment, ranges of them; per input, how many rows each hash has."""
 
     old: list[list[Ranges]]
     new: list[list[Ranges]]
@@ -59,13 +59,13 @@ class Found:
         return present
 
 
-def find(wanted: NDArray[np.uint64], old: Segments, new: Segments) -> Found:
+def find(wanted: NDArray[np.uint64], old: Segments, new: Segments) -> MatchingRows:
     """Probe all inputs, smallest first, each for the hashes that all before it have.
 
     Most arriving rows find no partner in some input, and are not looked for in the larger ones.
     """
     inputs = len(old)
-    found = Found(
+    matching = MatchingRows(
         [[] for _ in range(inputs)],
         [[] for _ in range(inputs)],
         [np.zeros(len(wanted), dtype=np.int64) for _ in range(inputs)],
@@ -76,22 +76,22 @@ def find(wanted: NDArray[np.uint64], old: Segments, new: Segments) -> Found:
     for i in sorted(range(inputs), key=sizes.__getitem__):
         if len(alive) == 0:
             break
-        asked = HashIndex.of(wanted[alive])
-        sides = ((old[i], found.old[i], found.old_rows[i]), (new[i], found.new[i], found.new_rows[i]))
+        index = HashIndex.of(wanted[alive])
+        sides = ((old[i], matching.old[i], matching.old_rows[i]), (new[i], matching.new[i], matching.new_rows[i]))
         for segments, kept, rows in sides:
             for segment in segments:
-                ranges = probe(asked, segment)
+                ranges = probe(index, segment)
                 ranges = Ranges(alive[ranges.owner], ranges.start, ranges.stop)
                 rows[ranges.owner] += ranges.lengths
                 kept.append(ranges)
-        alive = alive[(found.old_rows[i] + found.new_rows[i])[alive] > 0]
-    return found
+        alive = alive[(matching.old_rows[i] + matching.new_rows[i])[alive] > 0]
+    return matching
 
 
-def weights(shape: JoinShape, old: Segments, new: Segments, found: Found) -> Indices:
+def weights(shape: JoinShape, old: Segments, new: Segments, matching: MatchingRows) -> Indices:
     """How much there is to gather for each hash: its rows, and as many more as long values are worth."""
-    total = found.rows
-    for side, there in ((old, found.old), (new, found.new)):
+    total = matching.rows
+    for side, there in ((old, matching.old), (new, matching.new)):
         for segments, parts in zip(side, there, strict=True):
             for segment, ranges in zip(segments, parts, strict=False):
                 content = content_of_ranges(_columns(shape, segment), ranges.start, ranges.stop)
@@ -100,39 +100,41 @@ def weights(shape: JoinShape, old: Segments, new: Segments, found: Found) -> Ind
 
 
 def gather(
-    shape: JoinShape, old: Segments, new: Segments, found: Found, block: Indices, *, narrow_new: bool
-) -> list[Candidates]:
+    shape: JoinShape, old: Segments, new: Segments, matching: MatchingRows, block: Indices, *, narrow_new: bool
+) -> list[CandidateRows]:
     """The rows of a block of hashes. New rows may be left out by their time only if they need old ones."""
-    number = np.full(len(found.old_rows[0]), -1, dtype=np.int64)
+    number = np.full(len(matching.old_rows[0]), -1, dtype=np.int64)
     number[block] = np.arange(len(block))
 
     def select(ranges: Ranges) -> Ranges:
         owner = number[ranges.owner]
         return Ranges(owner, ranges.start, ranges.stop).where(owner >= 0)
 
-    old_ranges = [[select(ranges) for ranges in parts] for parts in found.old]
-    new_ranges = [[select(ranges) for ranges in parts] for parts in found.new]
-    reach_old = _reach(shape, new, new_ranges, len(block))
-    reach_new = _reach(shape, old, old_ranges, len(block)) if narrow_new else [None] * len(old)
+    old_ranges = [[select(ranges) for ranges in parts] for parts in matching.old]
+    new_ranges = [[select(ranges) for ranges in parts] for parts in matching.new]
+    old_bounds = _time_bounds(shape, new, new_ranges, len(block))
+    new_bounds = _time_bounds(shape, old, old_ranges, len(block)) if narrow_new else [None] * len(old)
     return [
         _candidates(
             shape,
             i,
-            _Side(old[i], old_ranges[i], reach_old[i]),
-            _Side(new[i], new_ranges[i], reach_new[i]),
+            _Side(old[i], old_ranges[i], old_bounds[i]),
+            _Side(new[i], new_ranges[i], new_bounds[i]),
             len(block),
         )
         for i in range(len(old))
     ]
 
 
-def _reach(shape: JoinShape, others: Segments, found: Sequence[Sequence[Ranges]], hashes: int) -> list[Reach]:
-    """Per input, in which times a row can meet one of these others at another input."""
+def _time_bounds(
+    shape: JoinShape, others: Segments, matching: Sequence[Sequence[Ranges]], hashes: int
+) -> list[TimeBounds]:
+    """Per input, the first and last time at which a row can meet one of these others at another input."""
     timed = [i for i, window in enumerate(shape.windows) if window is not None]
     earliest = np.full((len(others), hashes), UNBOUNDED, dtype=np.int64)
     latest = np.full((len(others), hashes), -UNBOUNDED, dtype=np.int64)
     untimed = np.zeros(hashes, dtype=bool)
-    for i, (segments, ranges) in enumerate(zip(others, found, strict=True)):
+    for i, (segments, ranges) in enumerate(zip(others, matching, strict=True)):
         window = shape.windows[i]
         for segment, there in zip(segments, ranges, strict=True):
             if window is None:
@@ -141,28 +143,28 @@ def _reach(shape: JoinShape, others: Segments, found: Sequence[Sequence[Ranges]]
                 first, last = segment.ts[there.start], np.minimum(segment.ts[there.stop - 1] + window, UNBOUNDED)
                 earliest[i, there.owner] = np.minimum(earliest[i, there.owner], first)
                 latest[i, there.owner] = np.maximum(latest[i, there.owner], last)
-    reach: list[Reach] = []
+    bounds: list[TimeBounds] = []
     for i, window in enumerate(shape.windows):
         elsewhere = [j for j in timed if j != i]
         if window is None or not elsewhere:
-            reach.append(None)
+            bounds.append(None)
             continue
         low = np.where(untimed, -UNBOUNDED, earliest[elsewhere].min(axis=0) - min(window, MAX_TIME * 2))
         high = np.where(untimed, UNBOUNDED, latest[elsewhere].max(axis=0))
-        reach.append((low, high))
-    return reach
+        bounds.append((low, high))
+    return bounds
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The old or the new segments of an input, where the wanted hashes are in them, and the times that matter."""
+    """The old or the new segments of an input, the ranges of rows with wanted hashes, and the times that matter."""
 
     segments: Sequence[Segment]
-    found: Sequence[Ranges]
-    reach: Reach
+    ranges: Sequence[Ranges]
+    bounds: TimeBounds
 
 
-def _candidates(shape: JoinShape, i: int, old: _Side, new: _Side, hashes: int) -> Candidates:
+def _candidates(shape: JoinShape, i: int, old: _Side, new: _Side, hashes: int) -> CandidateRows:
     tables: list[pa.RecordBatch] = []
     times: list[NDArray[np.int64]] = []
     orders, offsets, rows = [], [], 0
@@ -187,7 +189,7 @@ def _candidates(shape: JoinShape, i: int, old: _Side, new: _Side, hashes: int) -
         everything = np.concatenate(orders)
         table = table.take(pa.array(everything))
         ts = None if ts is None else ts[everything]
-    return Candidates(table, ts, _expiry(shape, i, table), offsets[0], offsets[1], longest_row(table))
+    return CandidateRows(table, ts, _expiry(shape, i, table), offsets[0], offsets[1], longest_row(table))
 
 
 def _take(
@@ -196,10 +198,10 @@ def _take(
     """Add the rows of a side to the tables and times; returns the hashes' numbers and times of its rows, and whether
     they come from several segments, so that they have to be put in order."""
     owners, own_times = [], []
-    for segment, ranges in zip(side.segments, side.found, strict=True):
+    for segment, ranges in zip(side.segments, side.ranges, strict=True):
         start, stop = ranges.start, ranges.stop
-        if side.reach is not None and segment.ts is not None:
-            low, high = side.reach[0][ranges.owner], side.reach[1][ranges.owner]
+        if side.bounds is not None and segment.ts is not None:
+            low, high = side.bounds[0][ranges.owner], side.bounds[1][ranges.owner]
             start, stop = narrow(segment.ts, start, stop, low, high)
         rows = ranges_to_rows(start, stop - start)
         if len(rows) == 0:
@@ -223,7 +225,7 @@ def _expiry(shape: JoinShape, i: int, table: pa.RecordBatch) -> NDArray[np.int64
 
 
 def _columns(shape: JoinShape, segment: Segment) -> pa.RecordBatch:
-    """What results and verification need: neither the hash nor the time, unless they are wanted."""
+    """The columns that results and verification need: without the hash and the time, unless `keep` names them."""
     names = [name for name in segment.rows.schema.names if name not in (HASH, TS) or name in shape.keep]
     return segment.rows.select(names or [HASH])
 

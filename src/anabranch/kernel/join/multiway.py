@@ -35,13 +35,13 @@ def join_deltas(shape: JoinShape, old: Segments, deltas: Sequence[Segment]) -> I
     if len(wanted) == 0:
         return
     new = [[delta] for delta in deltas]
-    found = find(wanted, old, new)
-    useful = np.flatnonzero(found.everywhere())
+    matching = find(wanted, old, new)
+    useful = np.flatnonzero(matching.everywhere())
     inputs = len(deltas)
     patterns = [[Part.BOTH] * i + [Part.NEW] + [Part.OLD] * (inputs - 1 - i) for i in range(inputs)]
-    for first, last in blocks(weights(shape, old, new, found)[useful], shape.gather_rows):
+    for first, last in blocks(weights(shape, old, new, matching)[useful], shape.gather_rows):
         block = useful[first:last]
-        candidates = gather(shape, old, new, found, block, narrow_new=False)
+        candidates = gather(shape, old, new, matching, block, narrow_new=False)
         for pattern in patterns:
             yield from enumerate_parts(shape, candidates, pattern, wanted[block])
 
@@ -51,17 +51,17 @@ def join_across(shape: JoinShape, old: Segments, new: Segments) -> Iterator[Matc
     wanted = distinct([segment for segments in new for segment in segments])
     if len(wanted) == 0:
         return
-    found = find(wanted, old, new)
-    useful = np.flatnonzero(found.everywhere() & (np.add.reduce(found.old_rows) > 0))
+    matching = find(wanted, old, new)
+    useful = np.flatnonzero(matching.everywhere() & (np.add.reduce(matching.old_rows) > 0))
     inputs = len(new)
     patterns = [
         [before] * i + [then] + [Part.BOTH] * (inputs - 1 - i)
         for i in range(1, inputs)
         for before, then in ((Part.OLD, Part.NEW), (Part.NEW, Part.OLD))
     ]
-    for first, last in blocks(weights(shape, old, new, found)[useful], shape.gather_rows):
+    for first, last in blocks(weights(shape, old, new, matching)[useful], shape.gather_rows):
         block = useful[first:last]
-        candidates = gather(shape, old, new, found, block, narrow_new=True)
+        candidates = gather(shape, old, new, matching, block, narrow_new=True)
         for pattern in patterns:
             yield from enumerate_parts(shape, candidates, pattern, wanted[block])
 

@@ -51,7 +51,7 @@ class WindowJoin:
 
     @property
     def freezes(self) -> bool:
-        """What arrives is joined with what has arrived since the group was spilled."""
+        """Never: rows that arrive are joined with those that have arrived since the group was spilled."""
         return False
 
     def counted(

@@ -1,15 +1,16 @@
-"""What can be done to a running query between two batches, one action per file.
+"""The actions that can be applied to a running query between two batches, one per file.
 
     spill_groups      push partition groups to disk
     relocate_groups   move partition groups to another processor
     hold_groups       let rows of partition groups wait
     clean_up_groups   deliver results that spilling has postponed
-    change            what actions edit, what they may look at, and how a sentence about them is told
+    change            what actions edit, and what they may look at
+    sentence          what an event about an action says
     numbers           fields that are whole numbers
 
 An action is a value with the reason why it was decided on. It knows whether it makes sense (`problem`), whether it has
-to be left because of what was decided before it (`must_wait`), what it does (`apply`), and how that is told. A new
-action is a new file and a line in `ACTIONS`.
+to be left because of what was decided before it (`must_wait`), and what it does (`apply`), with a sentence for an
+event. A new action is a new file and a line in `ACTIONS`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What actions edit between two batches, and what they may look at while they do.
 
-A `Change` begins with the distribution after a step and collects what becomes of it. It counts when a step is committed
-that names it; until then nobody is told, and the sentences about it wait.
+A `Change` begins with the distribution after a step and collects all edits of it. It takes effect when the step is
+committed that it belongs to. Until then no event is sent: the sentences about it wait.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from anabranch.state.spill import CleanUp
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What actions may look at: the plan, the step after which they are done, and how state is cut and moved.
+    """What actions may look at: the plan, the step after which they are applied, and how state is cut and moved.
 
     `since` is per operator: no result of rows that are still to come is older. Policies were asked at the time
-    `asked`, by the driver's clock.
+    `asked_at`, by the driver's clock.
     """
 
     plan: PlanShape
     step: int
     since: Sequence[int | None]
-    asked: float
+    asked_at: float
     relocator: Relocator
     cuts: Cuts
 
 
 @dataclass(slots=True)
 class Change:
-    """A distribution and what becomes of it.
+    """A distribution, as actions change it.
 
     The state of `touched` processors is not as their reports say any more. In the next step rows of the groups in
     `hold` wait, and those in `clean_up` are cleaned up, both by operator. Processors in `pushed` have spilled.

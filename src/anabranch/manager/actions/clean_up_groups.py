@@ -47,7 +47,7 @@ class CleanUpGroups:
         return None if possible else "it is not there or cannot be cleaned up"
 
     def must_wait(self, change: Change, taken: set[int]) -> bool:
-        """Clean-up is done by whoever has the groups when the next step begins."""
+        """Never: clean-up is done by the processor that has the groups when the next step begins."""
         return False
 
     def apply(self, change: Change, context: Context) -> None:
@@ -56,7 +56,7 @@ class CleanUpGroups:
 
 
 def merged(clean_up: Mapping[int, CleanUp], actions: Sequence[CleanUpGroups], groups: int) -> dict[int, CleanUp]:
-    """Add actions to what a step cleans up, by operator; the first reason is told."""
+    """Add actions to what a step cleans up, by operator; of several reasons the first is kept."""
     after = dict(clean_up)
     for action in actions:
         own, back = GroupSet.of(groups, action.groups), GroupSet.of(groups, action.back)
@@ -75,10 +75,10 @@ def clean_up_sentences(
     before: Sequence[Manifest],
     plan: PlanShape,
 ) -> Iterator[Sentence]:
-    """Tell what a step has cleaned up, per operator and processor; `before` are the manifests that it opened.
+    """One sentence per operator and processor on what a step has cleaned up; `before` are the manifests that it opened.
 
-    `answered` is how many rows of answers the step gave, if cleaning up was all it did: -1 if nobody counted them, None
-    if it did more.
+    `answered` is the number of rows of answers if the step did nothing but clean up, and -1 if they were not counted.
+    It is None if the step did more.
     """
     for number, cleaning in done.items():
         operator = plan.operators[number]

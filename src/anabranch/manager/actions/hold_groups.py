@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
-from anabranch.state.groups import GroupSet, unite
+from anabranch.state.groups import GroupSet, union_by_operator
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context
@@ -31,10 +31,10 @@ class HoldGroups:
         return None if possible else "it is not there"
 
     def must_wait(self, change: Change, taken: set[int]) -> bool:
-        """Rows can always wait."""
+        """Never: rows can always wait."""
         return False
 
     def apply(self, change: Change, context: Context) -> None:
-        """Note the groups for the next step. Nothing is told: rows that wait are shown as progress."""
+        """Note the groups for the next step. No event tells of it: rows that wait are shown as progress."""
         groups = GroupSet.of(context.plan.groups, self.groups)
-        change.hold = unite(change.hold, dict.fromkeys(context.plan.members(self.family), groups))
+        change.hold = union_by_operator(change.hold, dict.fromkeys(context.plan.members(self.family), groups))

@@ -63,13 +63,13 @@ class RelocateGroups:
         return None
 
     def must_wait(self, change: Change, taken: set[int]) -> bool:
-        """Whether one of the two takes part in what a policy before this one has decided, or is busy otherwise."""
+        """Whether sender or receiver takes part in an action of an earlier policy, or in a relocation under way."""
         ends = {self.sender, self.receiver}
         return bool(ends & (taken | change.pushed)) or any(map(change.distribution.is_moving, ends))
 
     def apply(self, change: Change, context: Context) -> None:
         """Move the groups, or begin to if it takes more than one step."""
-        after, relocation = context.relocator.begin(change.distribution, self, context.asked)
+        after, relocation = context.relocator.begin(change.distribution, self, context.asked_at)
         note_relocations(change, after, [relocation], context.plan)
 
 

@@ -1,4 +1,4 @@
-"""How an action is told: what an event is made of, before it counts."""
+"""The content of an event about an action, kept until the action has taken effect."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from anabranch.observe.events import EventKind
 
 
 class Sentence(NamedTuple):
-    """What an event tells: its kind, the text for people, and details by name."""
+    """The content of an event: its kind, the text for people, and details by name."""
 
     kind: EventKind
     text: str

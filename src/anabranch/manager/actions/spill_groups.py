@@ -61,7 +61,7 @@ class SpillGroups:
         spines, states = list(manifest.spines), list(manifest.operators)
         own = [spines[port] for port in operator.ports]
         state = states[operator.number]
-        for part, reached in answered(state.overdue, groups, context.since[operator.number]):
+        for part, reached in answered(state.lagging, groups, context.since[operator.number]):
             own, state = spill(own, state, part, context.step, reached, context.cuts)
         states[operator.number] = state
         for port, spine in zip(operator.ports, own, strict=True):

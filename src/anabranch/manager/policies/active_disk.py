@@ -42,12 +42,12 @@ class Sample:
 
     def add(self, snapshot: Snapshot) -> Sample:
         """The sample with what was produced up to this snapshot."""
-        added = {seen.processor: self.results.get(seen.processor, 0) + seen.results for seen in snapshot.processors}
+        added = {view.processor: self.results.get(view.processor, 0) + view.results for view in snapshot.processors}
         return replace(self, results=added)
 
     def rates(self, snapshot: Snapshot) -> dict[int, float]:
         """Results per partition group, of the processors that have any groups."""
-        counts = {seen.processor: len(seen.partitions().group) for seen in snapshot.processors}
+        counts = {view.processor: len(view.partitions().group) for view in snapshot.processors}
         return {number: self.results.get(number, 0) / count for number, count in counts.items() if count}
 
 
@@ -86,12 +86,12 @@ class ActiveDisk:
             parse_bytes(self.need)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups | SpillGroups]:
-        """What lazy-disk does, and what to force to disk on a processor that has no part in that."""
+        """Yield the actions of lazy-disk, and pushes on a processor that has no part in them."""
         state = _state(snapshot)
         self._first = state if self._first is None else self._first
         actions = list(self._lazy.decide(snapshot))
         moving = any(isinstance(action, RelocateGroups) for action in actions)
-        if moving or any(seen.moves for seen in snapshot.processors) or not self._lazy.is_balanced(snapshot):
+        if moving or any(view.moves for view in snapshot.processors) or not self._lazy.is_balanced(snapshot):
             self._sample = None
             return iter(actions)
         rates = self._rates(snapshot)
@@ -101,7 +101,7 @@ class ActiveDisk:
         return iter([*actions, *forced])
 
     def _rates(self, snapshot: Snapshot) -> dict[int, float]:
-        """What was sampled, at the end of a sampling time; else nothing."""
+        """The rate of each processor, if a sampling time ends with this snapshot; otherwise nothing."""
         sample = None if self._sample is None else self._sample.add(snapshot)
         if sample is not None and snapshot.time - sample.since < seconds_of("span", self.span):
             self._sample = sample
@@ -117,7 +117,7 @@ class ActiveDisk:
         # MaxRate/MinRate > theta_f, paper 1, section 6
         if slow in spilling or not rates[fast] > self.rate_difference * rates[slow]:
             return []
-        processor = next(seen for seen in snapshot.processors if seen.processor == slow)
+        processor = next(view for view in snapshot.processors if view.processor == slow)
         reason = (
             f"its groups gave {rates[slow]:,.1f} results each in the last sample, those of processor {fast} "
             f"{rates[fast]:,.1f}: forced, to make room for more productive ones"
@@ -127,7 +127,7 @@ class ActiveDisk:
 
     def _left(self, snapshot: Snapshot) -> int | None:
         """Mq - Mc (paper 1, section 6), less what was forced before; None if memory is not limited."""
-        budgets = [seen.memory for seen in snapshot.processors if seen.memory is not None]
+        budgets = [view.memory for view in snapshot.processors if view.memory is not None]
         if len(budgets) < len(snapshot.processors):
             return None
         return self._need(snapshot) - sum(budgets) - self._forced
@@ -142,4 +142,4 @@ class ActiveDisk:
 
 def _state(snapshot: Snapshot) -> int:
     """All state of all processors, in memory or on disk."""
-    return sum(seen.active_bytes + seen.spilled_bytes for seen in snapshot.processors)
+    return sum(view.active_bytes + view.spilled_bytes for view in snapshot.processors)

@@ -40,9 +40,9 @@ from numpy.typing import NDArray
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups
 from anabranch.manager.policies.arguments import is_number, seconds_of
-from anabranch.manager.policies.flux_rounds import SAMPLE, Collected, Rounds
+from anabranch.manager.policies.flux_rounds import SAMPLE, Collected, FluxRounds
 from anabranch.manager.policies.lazy_disk import relocate
-from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorView, Snapshot
 from anabranch.observe.numbers import format_bytes
 
 # Lower by more than rounding: two processors that swap their levels gain nothing.
@@ -60,12 +60,13 @@ class Site:
     level: float
     cost: float
     room: float
-    known: Partitions
+    partitions: Partitions
     weights: Floats
     order: Integers
 
     def per_weight(self, donor: Site) -> float:
-        """What a unit of weight from a donor adds here; the same as there, if nothing is known."""
+        """How much a unit of weight from a donor adds to the level here; as much as there, if this site has had no
+        load."""
         return self.cost or donor.cost
 
 
@@ -114,38 +115,38 @@ def balance(
 
 def _even_out(donor: Site, receiver: Site, rule: Rule, most: int) -> list[RelocateGroups]:
     """The first partitions of the donor that lower the imbalance of a pair, each after those before it."""
-    gives, takes, tried = donor, receiver, 0
+    giver, taker, tried = donor, receiver, 0
     chosen: list[int] = []
-    while len(chosen) < most and rule.considers(gives.level, takes.level):
+    while len(chosen) < most and rule.considers(giver.level, taker.level):
         order = donor.order[tried:]
-        found = np.flatnonzero(lowers(gives, takes, rule, order))
-        if len(found) == 0:
+        improving = np.flatnonzero(lowers(giver, taker, rule, order))
+        if len(improving) == 0:
             break
-        position = int(order[found[0]])
+        position = int(order[improving[0]])
         chosen.append(position)
-        tried += int(found[0]) + 1
-        weight, size = float(donor.weights[position]), int(donor.known.bytes[position])
-        gives = replace(gives, level=gives.level - weight * donor.cost)
-        takes = replace(takes, level=takes.level + weight * receiver.per_weight(donor), room=takes.room - size)
+        tried += int(improving[0]) + 1
+        weight, size = float(donor.weights[position]), int(donor.partitions.bytes[position])
+        giver = replace(giver, level=giver.level - weight * donor.cost)
+        taker = replace(taker, level=taker.level + weight * receiver.per_weight(donor), room=taker.room - size)
     reason = (
         f"processor {donor.processor} {rule.text(donor.level)}, processor {receiver.processor} "
-        f"{rule.text(receiver.level)}; expected then: {rule.text(gives.level)}, {rule.text(takes.level)}"
+        f"{rule.text(receiver.level)}; expected then: {rule.text(giver.level)}, {rule.text(taker.level)}"
     )
-    return relocate(donor.processor, receiver.processor, donor.known, np.array(chosen, dtype=np.int64), reason)
+    return relocate(donor.processor, receiver.processor, donor.partitions, np.array(chosen, dtype=np.int64), reason)
 
 
 def lowers(donor: Site, receiver: Site, rule: Rule, order: Integers) -> NDArray[np.bool_]:
     """Which partitions at some positions of the donor would lower the imbalance of the pair."""
     weights = donor.weights[order]
-    gives = donor.level - weights * donor.cost
-    takes = receiver.level + weights * receiver.per_weight(donor)
-    found: NDArray[np.bool_] = (
-        (np.abs(gives - takes) < LOWER * (donor.level - receiver.level))
-        & (takes < LOWER * donor.level)
-        & (takes <= rule.most)
-        & (donor.known.bytes[order] <= receiver.room)
+    donor_level = donor.level - weights * donor.cost
+    receiver_level = receiver.level + weights * receiver.per_weight(donor)
+    lowering: NDArray[np.bool_] = (
+        (np.abs(donor_level - receiver_level) < LOWER * (donor.level - receiver.level))
+        & (receiver_level < LOWER * donor.level)
+        & (receiver_level <= rule.most)
+        & (donor.partitions.bytes[order] <= receiver.room)
     )
-    return found
+    return lowering
 
 
 def _balance_load(
@@ -153,8 +154,8 @@ def _balance_load(
 ) -> list[RelocateGroups] | None:
     """The moves of a round that make processors equally busy (paper 2, section 5.3)."""
     rule = Rule(imbalance, utilisation, 1.0, inf, lambda level: f"is busy {level:.0%} of the time")
-    still = [seen for seen in collected.snapshot.processors if not seen.moves]
-    sites = [_load_site(seen, collected, within_memory) for seen in still]
+    still = [view for view in collected.snapshot.processors if not view.moves]
+    sites = [_load_site(view, collected, within_memory) for view in still]
     return balance(
         sites,
         rule,
@@ -163,14 +164,16 @@ def _balance_load(
     )
 
 
-def _load_site(seen: ProcessorSeen, collected: Collected, within_memory: bool) -> Site:
-    known = seen.partitions()
-    tuples = collected.tuples(known)
-    level, total = collected.utilisation(seen.processor), int(tuples.sum())
-    order = np.flatnonzero((tuples > 0) & ~known.spilled & ~collected.rests(known))
+def _load_site(view: ProcessorView, collected: Collected, within_memory: bool) -> Site:
+    partitions = view.partitions()
+    tuples = collected.tuples(partitions)
+    level, total = collected.utilisation(view.processor), int(tuples.sum())
+    order = np.flatnonzero((tuples > 0) & ~partitions.spilled & ~collected.rests(partitions))
     order = order[np.argsort(-tuples[order], kind="stable")]
-    room = seen.memory - seen.active_bytes if within_memory and seen.memory is not None else inf
-    return Site(seen.processor, level, level / total if total else 0.0, room, known, tuples.astype(np.float64), order)
+    room = view.memory - view.active_bytes if within_memory and view.memory is not None else inf
+    return Site(
+        view.processor, level, level / total if total else 0.0, room, partitions, tuples.astype(np.float64), order
+    )
 
 
 def _balance_memory(
@@ -178,7 +181,7 @@ def _balance_memory(
 ) -> list[RelocateGroups] | None:
     """The moves of a round that make processors equally short of memory (paper 2, section 6.1)."""
     processors = collected.snapshot.processors
-    budgets = [seen.memory for seen in processors if seen.memory is not None]
+    budgets = [view.memory for view in processors if view.memory is not None]
     limited = len(budgets) == len(processors)
     largest = max(budgets) if limited else 0
     exhausted = not limited or sum(budgets) <= sum(map(_state, processors))
@@ -186,42 +189,42 @@ def _balance_memory(
     full = inf if exhausted else largest
     rule = Rule(imbalance, inf, inf, full, lambda level: f"has {format_bytes(round(level))} {taken}")
     sites = []
-    for seen in processors:
-        if not seen.moves:
-            memory = seen.memory if limited and seen.memory is not None else largest
-            left = memory - _state(seen)
+    for view in processors:
+        if not view.moves:
+            memory = view.memory if limited and view.memory is not None else largest
+            left = memory - _state(view)
             room = inf if exhausted or left < 0 else left
-            sites.append(_memory_site(seen, collected, largest - left, room, on_disk))
+            sites.append(_memory_site(view, collected, largest - left, room, on_disk))
     return balance(sites, rule, lambda *pair: per_round, lambda *pair: True)
 
 
-def _memory_site(seen: ProcessorSeen, collected: Collected, level: int, room: float, on_disk: bool) -> Site:
-    known = _with_disk(seen)
-    movable = (known.bytes > 0) & ~collected.rests(known)
-    order = np.flatnonzero(movable if on_disk else movable & ~known.spilled)
-    order = order[np.lexsort((-known.bytes[order], known.spilled[order]))]
-    return Site(seen.processor, level, 1.0, room, known, known.bytes.astype(np.float64), order)
+def _memory_site(view: ProcessorView, collected: Collected, level: int, room: float, on_disk: bool) -> Site:
+    partitions = _with_disk(view)
+    movable = (partitions.bytes > 0) & ~collected.rests(partitions)
+    order = np.flatnonzero(movable if on_disk else movable & ~partitions.spilled)
+    order = order[np.lexsort((-partitions.bytes[order], partitions.spilled[order]))]
+    return Site(view.processor, level, 1.0, room, partitions, partitions.bytes.astype(np.float64), order)
 
 
-def _with_disk(seen: ProcessorSeen) -> Partitions:
+def _with_disk(view: ProcessorView) -> Partitions:
     """The partitions of a processor, with what they have on disk as part of their sizes."""
-    known = seen.partitions()
-    share = seen.spilled_bytes // max(int(known.spilled.sum()), 1)
-    return replace(known, bytes=known.bytes + share * known.spilled)
+    partitions = view.partitions()
+    share = view.spilled_bytes // max(int(partitions.spilled.sum()), 1)
+    return replace(partitions, bytes=partitions.bytes + share * partitions.spilled)
 
 
-def _state(seen: ProcessorSeen) -> int:
-    return seen.active_bytes + seen.spilled_bytes
+def _state(view: ProcessorView) -> int:
+    return view.active_bytes + view.spilled_bytes
 
 
 def _is_short_of_memory(snapshot: Snapshot) -> bool:
     return any(
-        seen.spilled_bytes > 0 or (seen.memory is not None and seen.active_bytes > seen.memory)
-        for seen in snapshot.processors
+        view.spilled_bytes > 0 or (view.memory is not None and view.active_bytes > view.memory)
+        for view in snapshot.processors
     )
 
 
-def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int, sample: int = SAMPLE) -> Rounds:
+def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int, sample: int = SAMPLE) -> FluxRounds:
     """The rounds of a policy, once its arguments are seen to make sense."""
     if not is_number(imbalance) or imbalance < 1:
         raise ConfigError(
@@ -230,7 +233,7 @@ def _rounds(imbalance: float, minimum: str | timedelta | None, per_round: int, s
         )
     if not isinstance(per_round, int) or isinstance(per_round, bool) or per_round < 1:
         raise ConfigError(f"per_round is a number of partitions, from 1 on, not {per_round!r}")
-    return Rounds(None if minimum is None else seconds_of("minimum", minimum, "10 seconds"), sample)
+    return FluxRounds(None if minimum is None else seconds_of("minimum", minimum, "10 seconds"), sample)
 
 
 def _check_utilisation(utilisation: float) -> None:
@@ -259,7 +262,7 @@ class FluxLoad:
     utilisation: float = 0.9
     minimum: str | timedelta | None = None
     per_round: int = 1
-    _rounds: Rounds = field(init=False, repr=False, compare=False)
+    _rounds: FluxRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
@@ -267,7 +270,7 @@ class FluxLoad:
         _check_utilisation(self.utilisation)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
@@ -289,7 +292,7 @@ class FluxMemory:
     on_disk: bool = False
     minimum: str | timedelta | None = None
     per_round: int = 1
-    _rounds: Rounds = field(init=False, repr=False, compare=False)
+    _rounds: FluxRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
@@ -298,7 +301,7 @@ class FluxMemory:
         _check_on_disk(self.on_disk)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:
@@ -322,7 +325,7 @@ class FluxHybrid:
     on_disk: bool = False
     minimum: str | timedelta | None = None
     per_round: int = 1
-    _rounds: Rounds = field(init=False, repr=False, compare=False)
+    _rounds: FluxRounds = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
@@ -331,7 +334,7 @@ class FluxHybrid:
         _check_on_disk(self.on_disk)
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups]:
-        """What to move, after a round."""
+        """Yield the moves of a round that ends with this snapshot."""
         return self._rounds.follow(snapshot, self._choose)
 
     def _choose(self, collected: Collected) -> list[RelocateGroups] | None:

@@ -64,8 +64,8 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What was collected in a round: the last snapshot, what had arrived before, and for each batch that counts the
-    share of the time that processors were busy; all `batches` took so many `seconds`.
+    """What a round has collected: the last snapshot, the rows that had arrived `before` the round, and per batch that
+    counts the share of its time that each processor was `busy`. All `batches` took so many `seconds`.
 
     Partitions in `resting` must not be moved. Processors must be `sure` to differ if the rounds tune themselves. Of two
     processors in `back` the second was the last to give something to the first.
@@ -82,12 +82,12 @@ class Collected:
 
     @classmethod
     def begin(cls, snapshot: Snapshot) -> Collected:
-        """Nothing so far."""
-        return cls(snapshot, {key: count for seen in snapshot.processors for key, count in _arrived(seen.partitions())})
+        """Begin a round after a snapshot."""
+        return cls(snapshot, {key: count for view in snapshot.processors for key, count in _arrived(view.partitions())})
 
     def add(self, snapshot: Snapshot, most: int | None) -> Collected:
-        """With one more batch, of which so many count."""
-        busy = {seen.processor: seen.busy / max(snapshot.seconds, 1e-9) for seen in snapshot.processors}
+        """Add a batch; only the last `most` batches count."""
+        busy = {view.processor: view.busy / max(snapshot.seconds, 1e-9) for view in snapshot.processors}
         counted = (*self.busy, busy) if most is None else (*self.busy, busy)[-most:]
         seconds = self.seconds + snapshot.seconds
         return replace(self, snapshot=snapshot, busy=counted, batches=self.batches + 1, seconds=seconds)
@@ -105,18 +105,22 @@ class Collected:
         """How many partitions a processor gives to another at a time."""
         return 1 if (donor, receiver) in self.back else per_round
 
-    def tuples(self, known: Partitions) -> Integers:
+    def tuples(self, partitions: Partitions) -> Integers:
         """Np: what has arrived for each partition in the round. A count that went down was reset."""
-        counts = ((count, self.before.get(key, 0)) for key, count in _arrived(known))
+        counts = ((count, self.before.get(key, 0)) for key, count in _arrived(partitions))
         return np.array([now - then if now >= then else now for now, then in counts], dtype=np.int64)
 
-    def rests(self, known: Partitions) -> NDArray[np.bool_]:
+    def rests(self, partitions: Partitions) -> NDArray[np.bool_]:
         """Which partitions must not be moved."""
-        return np.array([key in self.resting for key, _ in _arrived(known)], dtype=bool)
+        return np.array([key in self.resting for key, _ in _arrived(partitions)], dtype=bool)
 
 
-def _arrived(known: Partitions) -> Iterator[tuple[Partition, int]]:
-    return zip(zip(known.family.tolist(), known.group.tolist(), strict=True), known.arrived.tolist(), strict=True)
+def _arrived(partitions: Partitions) -> Iterator[tuple[Partition, int]]:
+    return zip(
+        zip(partitions.family.tolist(), partitions.group.tolist(), strict=True),
+        partitions.arrived.tolist(),
+        strict=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +134,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Damping:
-    """What is remembered of moves, so that load does not go to and fro; delta_min is 2^`doublings` batches.
+    """The memory of moves that keeps load from going to and fro; delta_min is 2^`doublings` batches.
 
     `calm` rounds in a row did not turn back; after `patience` of them delta_min is halved, and `relaxed` says that this
     was the last that became of it. `flows` are the last rounds in which something moved from one processor to another.
@@ -164,7 +168,7 @@ class Damping:
         )
 
     def after(self, moves: Sequence[RelocateGroups], batch: int) -> Damping:
-        """What is known after a round with these moves."""
+        """The damping after a round with these moves."""
         tuned = self._longer() if any(map(self.turns_back, moves)) else self._calmer()
         return replace(
             tuned,
@@ -195,8 +199,8 @@ def partitions_of(move: RelocateGroups) -> list[Partition]:
 
 
 @dataclass(slots=True)
-class Rounds:
-    """Where in its rounds a policy is.
+class FluxRounds:
+    """The rounds of a Flux policy, and how far it is in the current one.
 
     `minimum` is delta_min in seconds; None lets it tune itself, from `sample` batches on.
     """
@@ -213,7 +217,10 @@ class Rounds:
     def follow(
         self, snapshot: Snapshot, choose: Callable[[Collected], list[RelocateGroups] | None]
     ) -> Iterator[RelocateGroups]:
-        """What is chosen to move, if a collection phase ends with this snapshot; None if that is not sure yet."""
+        """Yield the moves that `choose` returns, if the collection phase ends with this snapshot.
+
+        If `choose` returns None it is not sure yet, and the round goes on.
+        """
         self._batch += 1
         if self._moving:
             self._end_moves(snapshot)
@@ -226,7 +233,7 @@ class Rounds:
         return iter(())
 
     def _end_moves(self, snapshot: Snapshot) -> None:
-        if any(seen.moves for seen in snapshot.processors if seen.processor in self._moving):
+        if any(view.moves for view in snapshot.processors if view.processor in self._moving):
             return
         self._delta = snapshot.time - self._decided
         self._moving = frozenset()

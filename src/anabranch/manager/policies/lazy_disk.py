@@ -35,7 +35,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import RelocateGroups, SpillGroups
 from anabranch.manager.policies.arguments import is_number, seconds_of
 from anabranch.manager.policies.spill import Spill, fitting, size_over_output
-from anabranch.manager.snapshot import Partitions, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import Partitions, ProcessorView, Snapshot
 from anabranch.observe.numbers import format_bytes
 
 
@@ -67,17 +67,17 @@ class LazyDisk:
             raise ConfigError(f"spill must be a policy such as ab.Spill(push=0.3), not {self.spill!r}")
 
     def decide(self, snapshot: Snapshot) -> Iterator[RelocateGroups | SpillGroups]:
-        """What to move, and what to push on processors that have no part in that."""
+        """Yield moves, and pushes on processors that have no part in them."""
         moves = self._relocate(snapshot)
         if moves:
             self._relocated = snapshot.time
         parties = {processor for move in moves for processor in (move.sender, move.receiver)}
-        others = [seen for seen in snapshot.processors if seen.processor not in parties]
+        others = [view for view in snapshot.processors if view.processor not in parties]
         return iter([*moves, *self.spill.relieve(others, snapshot)])
 
     def is_balanced(self, snapshot: Snapshot) -> bool:
         """Whether no processor has much less in memory than another: Ml/Mm >= theta_d."""
-        used = [seen.active_bytes for seen in snapshot.processors]
+        used = [view.active_bytes for view in snapshot.processors]
         return min(used) >= self.difference * max(used)
 
     def _relocate(self, snapshot: Snapshot) -> list[RelocateGroups]:
@@ -89,42 +89,42 @@ class LazyDisk:
         sender, receiver = pair
         # (Mm - Ml)/2, paper 1, section 5.1
         amount = min((sender.active_bytes - receiver.active_bytes) / 2, self._room(receiver))
-        known = sender.partitions()
+        partitions = sender.partitions()
         reason = (
             f"processor {receiver.processor} has {format_bytes(receiver.active_bytes)} in memory, less than "
             f"{self.difference:.0%} of {format_bytes(sender.active_bytes)}"
         )
-        return relocate(sender.processor, receiver.processor, known, self._choose(known, amount), reason)
+        return relocate(sender.processor, receiver.processor, partitions, self._choose(partitions, amount), reason)
 
-    def _pair(self, snapshot: Snapshot) -> tuple[ProcessorSeen, ProcessorSeen] | None:
+    def _pair(self, snapshot: Snapshot) -> tuple[ProcessorView, ProcessorView] | None:
         """The sender and the receiver, if memory is that uneven."""
-        still = [seen for seen in snapshot.processors if not seen.moves]
-        roomy = [seen for seen in still if self._room(seen) > 0]
+        still = [view for view in snapshot.processors if not view.moves]
+        roomy = [view for view in still if self._room(view) > 0]
         if not roomy:
             return None
-        sender = max(still, key=lambda seen: seen.active_bytes)
-        receiver = min(roomy, key=lambda seen: seen.active_bytes)
+        sender = max(still, key=lambda view: view.active_bytes)
+        receiver = min(roomy, key=lambda view: view.active_bytes)
         uneven = receiver.active_bytes < self.difference * sender.active_bytes
         return (sender, receiver) if uneven else None
 
-    def _room(self, receiver: ProcessorSeen) -> float:
-        """What a processor can take without having to push it to disk."""
+    def _room(self, receiver: ProcessorView) -> float:
+        """How many bytes a processor can take without having to push them to disk."""
         return self.spill.allowed(receiver) - receiver.active_bytes
 
-    def _choose(self, known: Partitions, amount: float) -> NDArray[np.int64]:
+    def _choose(self, partitions: Partitions, amount: float) -> NDArray[np.int64]:
         """The positions of the most productive groups that make up the amount."""
-        movable = np.flatnonzero(~known.spilled & (known.bytes > 0))
-        order = movable[np.argsort(size_over_output(known.bytes, known.recent)[movable], kind="stable")]
-        return order[fitting(known.bytes[order], amount)]
+        movable = np.flatnonzero(~partitions.spilled & (partitions.bytes > 0))
+        order = movable[np.argsort(size_over_output(partitions.bytes, partitions.recent)[movable], kind="stable")]
+        return order[fitting(partitions.bytes[order], amount)]
 
 
 def relocate(
-    sender: int, receiver: int, known: Partitions, chosen: NDArray[np.int64], reason: str
+    sender: int, receiver: int, partitions: Partitions, chosen: NDArray[np.int64], reason: str
 ) -> list[RelocateGroups]:
     """Move the groups at some positions: groups of several families take an action each."""
     moves = []
-    for family in np.unique(known.family[chosen]).tolist():
-        own = chosen[known.family[chosen] == family]
-        groups = tuple(sorted(known.group[own].tolist()))
-        moves.append(RelocateGroups(family, groups, sender, receiver, int(known.bytes[own].sum()), reason))
+    for family in np.unique(partitions.family[chosen]).tolist():
+        own = chosen[partitions.family[chosen] == family]
+        groups = tuple(sorted(partitions.group[own].tolist()))
+        moves.append(RelocateGroups(family, groups, sender, receiver, int(partitions.bytes[own].sum()), reason))
     return moves

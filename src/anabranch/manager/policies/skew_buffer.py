@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups
 from anabranch.manager.policies.arguments import seconds_of
-from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import Floats, Integers, Partitions, ProcessorView, Snapshot
 from anabranch.observe.numbers import format_seconds, parse_bytes
 
 # Over how many steps rows are counted, and over how many the time of a step.
@@ -67,8 +67,8 @@ Partition = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What is remembered of a step, by partition: how many rows ever came, those that wait included, how many were
-    worked on at once or came to be answered later, and how many answers these have got."""
+    """The counts of rows up to a step, by partition: all that came, with those that wait; those worked on at once;
+    those that came to be answered later, and how many of these were answered."""
 
     come: dict[Partition, int] = field(default_factory=dict)
     at_once: dict[Partition, int] = field(default_factory=dict)
@@ -85,7 +85,8 @@ class Pace:
     stretch: float = 1.0
 
     def add(self, cpu: float, cost: float) -> None:
-        """Take in a step. If it was none of the smallest and rows have become others by far, only that counts."""
+        """Add a step. If CPU time per cost has changed by far, and the step is not one of the smallest, only this step
+        counts."""
         now, before = cpu * self.cost, self.cpu * cost
         if cost > TELLING and max(now, before) > CHANGED * min(now, before):
             self.cpu = self.cost = 0.0
@@ -94,7 +95,7 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """How long it is busy for a cost of 1."""
+        """How many seconds the processor is busy for a cost of 1."""
         return self.stretch * self.cpu / self.cost
 
 
@@ -139,16 +140,16 @@ class SkewBuffer:
 
     def decide(self, snapshot: Snapshot) -> Iterator[HoldGroups]:
         """The groups of late processors that wait in the next step."""
-        partitions = {seen.processor: seen.partitions() for seen in snapshot.processors}
+        partitions = {view.processor: view.partitions() for view in snapshot.processors}
         self._remember(snapshot, partitions)
         if len(snapshot.processors) < 2 or not self._means:
             return iter(())
-        filled = {seen.processor: seen.held_bytes for seen in snapshot.processors}
+        filled = {view.processor: view.held_bytes for view in snapshot.processors}
         held: list[HoldGroups] = []
-        for seen in snapshot.processors:
-            if not seen.moves and seen.processor in self._paces:
-                others = sum(size for processor, size in filled.items() if processor != seen.processor)
-                chosen, filled[seen.processor] = self._hold(seen, partitions[seen.processor], others)
+        for view in snapshot.processors:
+            if not view.moves and view.processor in self._paces:
+                others = sum(size for processor, size in filled.items() if processor != view.processor)
+                chosen, filled[view.processor] = self._hold(view, partitions[view.processor], others)
                 held += chosen
         return iter(held)
 
@@ -156,47 +157,47 @@ class SkewBuffer:
         """Take in a step. One in which nothing was done tells nothing of how fast processors are."""
         worked = self._worked(partitions)
         now = Counts()
-        for known in partitions.values():
-            keys = _keys(known)
+        for own in partitions.values():
+            keys = _keys(own)
             for counted, values in (
-                (now.come, known.arrived + known.held),
-                (now.at_once, known.arrived - known.later),
-                (now.later, known.later),
-                (now.answered, known.answered),
+                (now.come, own.arrived + own.held),
+                (now.at_once, own.arrived - own.later),
+                (now.later, own.later),
+                (now.answered, own.answered),
             ):
                 counted.update(zip(keys, values.tolist(), strict=True))
-            for key, held in zip(keys, known.held.tolist(), strict=True):
+            for key, held in zip(keys, own.held.tolist(), strict=True):
                 self._waited[key] = self._waited.get(key, 0) + 1 if held else 0
         self._counts.append(now)
         if not any(worked.values()):
             return
-        mean_busy = np.mean([seen.busy for seen in snapshot.processors])
+        mean_busy = np.mean([view.busy for view in snapshot.processors])
         self._means.append(Mean(float(mean_busy), float(np.mean([*worked.values()]))))
-        for seen in snapshot.processors:
-            if seen.cpu > 0 and seen.busy > 0:
-                pace = self._paces.setdefault(seen.processor, Pace())
-                pace.add(seen.cpu, self._cost(worked[seen.processor]))
-                pace.stretch = seen.busy / seen.cpu
+        for view in snapshot.processors:
+            if view.cpu > 0 and view.busy > 0:
+                pace = self._paces.setdefault(view.processor, Pace())
+                pace.add(view.cpu, self._cost(worked[view.processor]))
+                pace.stretch = view.busy / view.cpu
 
     def _worked(self, partitions: Mapping[int, Partitions]) -> dict[int, float]:
         """By processor, the rows that it was busy with in the last step; nothing before there are two."""
         if not self._counts:
             return dict.fromkeys(partitions, 0.0)
         before = self._counts[-1]
-        answers = sum(int(known.answered.sum()) for known in partitions.values())
+        answers = sum(int(own.answered.sum()) for own in partitions.values())
         # As many rows as it takes for an answer, in the long run; those of the last step have got none yet.
         each = sum(before.later.values()) / answers if answers else 0.0
         return {
-            processor: float(_grown(known, known.arrived - known.later, before.at_once).sum())
-            + each * float(_grown(known, known.answered, before.answered).sum())
-            for processor, known in partitions.items()
+            processor: float(_grown(own, own.arrived - own.later, before.at_once).sum())
+            + each * float(_grown(own, own.answered, before.answered).sum())
+            for processor, own in partitions.items()
         }
 
     def _mean_rows(self) -> float:
         return float(np.mean([mean.rows for mean in self._means]))
 
     def _cost(self, rows: float) -> float:
-        """What so many rows cost, as part of what an average step does."""
+        """The cost of some rows, where an average step costs 1."""
         return FIXED + (1 - FIXED) * rows / self._mean_rows()
 
     def _allowance(self, processor: int, seconds: float) -> float:
@@ -210,27 +211,29 @@ class SkewBuffer:
         mean = max(float(np.mean([mean.busy for mean in self._means])), self._means[-1].busy)
         return TARGET * mean, LATE * mean
 
-    def _hold(self, seen: ProcessorSeen, known: Partitions, others: int) -> tuple[list[HoldGroups], int]:
+    def _hold(self, view: ProcessorView, partitions: Partitions, others: int) -> tuple[list[HoldGroups], int]:
         """Which groups of a processor wait, and how many bytes that makes; those of others have so many."""
         steps = len(self._counts) - 1
-        expected = known.held + _grown(known, known.arrived + known.held, self._counts[0].come) / steps
+        expected = (
+            partitions.held + _grown(partitions, partitions.arrived + partitions.held, self._counts[0].come) / steps
+        )
         target, late = self._targets()
         present = np.flatnonzero(expected > 0)
-        waited = np.array([self._waited.get(key, 0) for key in _keys(known)], dtype=np.int64)
+        waited = np.array([self._waited.get(key, 0) for key in _keys(partitions)], dtype=np.int64)
         order, go_on = _in_turn(waited[present])
         order = present[order]
         rows = expected[order]
-        allowance = self._allowance(seen.processor, target)
-        served = _served(rows, allowance + self._saved.get(seen.processor, 0.0))
-        if rows[go_on].sum() <= self._allowance(seen.processor, late):
+        allowance = self._allowance(view.processor, target)
+        served = _served(rows, allowance + self._saved.get(view.processor, 0.0))
+        if rows[go_on].sum() <= self._allowance(view.processor, late):
             served = max(served, go_on.stop)
-        row_bytes = _row_bytes(seen, known)
+        row_bytes = _row_bytes(view, partitions)
         served = max(served, _crowded(rows, (parse_bytes(self.size) - others) / row_bytes), 1)
-        self._save(seen.processor, allowance - float(rows[:served].sum()), rows[served:])
+        self._save(view.processor, allowance - float(rows[:served].sum()), rows[served:])
         chosen = order[served:]
-        needs = format_seconds(self._cost(float(expected.sum())) * self._paces[seen.processor].seconds)
-        reason = f"processor {seen.processor} would take {needs} for the next step, more than {format_seconds(target)}"
-        return _held(seen.processor, known, chosen, reason), int(expected[chosen].sum() * row_bytes)
+        needs = format_seconds(self._cost(float(expected.sum())) * self._paces[view.processor].seconds)
+        reason = f"processor {view.processor} would take {needs} for the next step, more than {format_seconds(target)}"
+        return _held(view.processor, partitions, chosen, reason), int(expected[chosen].sum() * row_bytes)
 
     def _save(self, processor: int, left: float, waiting: Floats) -> None:
         """Remember what a processor was allowed and did not get, since what waits came in too large pieces."""
@@ -238,9 +241,9 @@ class SkewBuffer:
         self._saved[processor] = float(np.clip(saved, 0.0, waiting.max(initial=0.0)))
 
 
-def _grown(known: Partitions, now: Integers, before: Mapping[Partition, int]) -> Integers:
+def _grown(partitions: Partitions, now: Integers, before: Mapping[Partition, int]) -> Integers:
     """By how much a count of partitions has grown. One that went down was reset."""
-    then = np.array([before.get(key, 0) for key in _keys(known)], dtype=np.int64)
+    then = np.array([before.get(key, 0) for key in _keys(partitions)], dtype=np.int64)
     return np.where(now >= then, now - then, now)
 
 
@@ -264,21 +267,21 @@ def _crowded(rows: Floats, space: float) -> int:
     return int(np.searchsorted(total, total[-1] - space, side="left")) + 1 if len(rows) and total[-1] > space else 0
 
 
-def _row_bytes(seen: ProcessorSeen, known: Partitions) -> float:
+def _row_bytes(view: ProcessorView, partitions: Partitions) -> float:
     """The size of a row: of those that wait, or else of those in the state."""
-    waiting = int(known.held.sum())
-    if waiting and seen.held_bytes:
-        return seen.held_bytes / waiting
-    return max((seen.active_bytes + seen.spilled_bytes) / max(int(known.arrived.sum()), 1), 1.0)
+    waiting = int(partitions.held.sum())
+    if waiting and view.held_bytes:
+        return view.held_bytes / waiting
+    return max((view.active_bytes + view.spilled_bytes) / max(int(partitions.arrived.sum()), 1), 1.0)
 
 
-def _held(processor: int, known: Partitions, chosen: NDArray[np.int64], reason: str) -> list[HoldGroups]:
+def _held(processor: int, partitions: Partitions, chosen: NDArray[np.int64], reason: str) -> list[HoldGroups]:
     actions = []
-    for family in np.unique(known.family[chosen]).tolist():
-        own = chosen[known.family[chosen] == family]
-        actions.append(HoldGroups(processor, family, tuple(sorted(known.group[own].tolist())), reason))
+    for family in np.unique(partitions.family[chosen]).tolist():
+        own = chosen[partitions.family[chosen] == family]
+        actions.append(HoldGroups(processor, family, tuple(sorted(partitions.group[own].tolist())), reason))
     return actions
 
 
-def _keys(known: Partitions) -> list[Partition]:
-    return list(zip(known.family.tolist(), known.group.tolist(), strict=True))
+def _keys(partitions: Partitions) -> list[Partition]:
+    return list(zip(partitions.family.tolist(), partitions.group.tolist(), strict=True))

@@ -28,7 +28,7 @@ from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions import SpillGroups
 from anabranch.manager.memory_use import allowed_bytes
 from anabranch.manager.policies.arguments import is_number, seconds_of
-from anabranch.manager.snapshot import OperatorSeen, ProcessorSeen, Snapshot
+from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 from anabranch.observe.numbers import format_bytes
 
 CUMULATIVE = "cumulative"
@@ -36,7 +36,7 @@ RECENT = "recent"
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class SpillCandidates:
     """The groups of a processor that can be pushed, of all operators, as vectors."""
 
     operator: NDArray[np.int64]
@@ -53,11 +53,11 @@ class Candidates:
 
 def size_over_output(sizes: NDArray[np.int64], produced: NDArray[Any]) -> NDArray[np.float64]:
     """Ps/Po of some groups (paper 1, section 4.3)."""
-    found: NDArray[np.float64] = sizes / np.maximum(produced, 1e-3)
-    return found
+    ratio: NDArray[np.float64] = sizes / np.maximum(produced, 1e-3)
+    return ratio
 
 
-Order = Callable[[Candidates, np.random.Generator], NDArray[np.float64]]
+Order = Callable[[SpillCandidates, np.random.Generator], NDArray[np.float64]]
 
 # What is pushed first has the smallest value.
 ORDERS: dict[str, Order] = {
@@ -108,23 +108,23 @@ class Spill:
             seconds_of("idle", self.idle, "10 minutes")
 
     def decide(self, snapshot: Snapshot) -> Iterator[SpillGroups]:
-        """What to push on each processor that is over its threshold."""
+        """Yield pushes for each processor that is over its threshold."""
         return self.relieve(snapshot.processors, snapshot)
 
-    def allowed(self, processor: ProcessorSeen) -> float:
+    def allowed(self, processor: ProcessorView) -> float:
         """The active bytes up to which nothing has to be pushed."""
         if processor.memory is None:
             return math.inf
         return allowed_bytes(self.threshold * processor.memory, processor.unspillable_bytes)
 
-    def relieve(self, processors: Iterable[ProcessorSeen], snapshot: Snapshot) -> Iterator[SpillGroups]:
-        """What to push on those of some processors that are over their threshold."""
+    def relieve(self, processors: Iterable[ProcessorView], snapshot: Snapshot) -> Iterator[SpillGroups]:
+        """Yield pushes for those of some processors that are over their threshold."""
         for processor in processors if self.push else ():
             allowed = self.allowed(processor)
             if processor.memory is None or processor.moves or processor.active_bytes <= allowed:
                 continue
             # Sizes of groups are rounded up, by less than a byte each.
-            rounding = sum(len(seen.statistics.groups) for seen in processor.operators)
+            rounding = sum(len(view.statistics.groups) for view in processor.operators)
             goal = max(
                 self.push * (processor.active_bytes - processor.unspillable_bytes),
                 processor.active_bytes - allowed + rounding,
@@ -136,7 +136,7 @@ class Spill:
             yield from self.choose(processor, snapshot, goal, reason)
 
     def choose(
-        self, processor: ProcessorSeen, snapshot: Snapshot, goal: float, reason: str, most: float = math.inf
+        self, processor: ProcessorView, snapshot: Snapshot, goal: float, reason: str, most: float = math.inf
     ) -> Iterator[SpillGroups]:
         """The first groups in the order that make up `goal` bytes; those that would make it more than `most` stay."""
         groups = self._candidates(processor)
@@ -149,7 +149,7 @@ class Spill:
             numbers = tuple(sorted(groups.group[own].tolist()))
             yield SpillGroups(processor.processor, operator, numbers, int(groups.bytes[own].sum()), reason)
 
-    def _in_order(self, groups: Candidates, snapshot: Snapshot, processor: int) -> NDArray[np.int64]:
+    def _in_order(self, groups: SpillCandidates, snapshot: Snapshot, processor: int) -> NDArray[np.int64]:
         chance = np.random.default_rng([self.seed, snapshot.step, processor])
         order = np.argsort(ORDERS[self.order](groups, chance), kind="stable")
         if self.idle is None:
@@ -158,28 +158,28 @@ class Spill:
         first = order[idle]
         return np.concatenate([first[np.argsort(groups.inserted[first], kind="stable")], order[~idle]])
 
-    def _candidates(self, processor: ProcessorSeen) -> Candidates:
+    def _candidates(self, processor: ProcessorView) -> SpillCandidates:
         spillable = [entry for entry in processor.operators if entry.spillable]
         settled = _candidates(spillable, self.productivity, with_returned=False)
         return settled if len(settled.group) else _candidates(spillable, self.productivity, with_returned=True)
 
 
-def _candidates(operators: Iterable[OperatorSeen], productivity: str, *, with_returned: bool) -> Candidates:
+def _candidates(operators: Iterable[OperatorView], productivity: str, *, with_returned: bool) -> SpillCandidates:
     """The groups of some operators that have any state, with or without those that have just returned from disk."""
     parts = []
-    for seen in operators:
-        known = seen.statistics
-        there = known.bytes > 0
-        if seen.returned is not None and not with_returned:
-            there &= ~seen.returned.mask()[known.groups]
-        counted = known.recent if productivity == RECENT else known.produced.astype(np.float64)
-        groups = known.groups[there]
-        numbers = np.full(len(groups), seen.operator)
-        parts.append((numbers, groups, known.bytes[there], counted[there], known.inserted[there]))
+    for view in operators:
+        statistics = view.statistics
+        there = statistics.bytes > 0
+        if view.returned is not None and not with_returned:
+            there &= ~view.returned.mask()[statistics.groups]
+        counted = statistics.recent if productivity == RECENT else statistics.produced.astype(np.float64)
+        groups = statistics.groups[there]
+        numbers = np.full(len(groups), view.operator)
+        parts.append((numbers, groups, statistics.bytes[there], counted[there], statistics.inserted[there]))
     if not parts:
         none, nothing = np.empty(0, dtype=np.int64), np.empty(0)
-        return Candidates(none, none, none, nothing, nothing)
-    return Candidates(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
+        return SpillCandidates(none, none, none, nothing, nothing)
+    return SpillCandidates(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 
 def fitting(sizes: NDArray[np.int64], most: float) -> NDArray[np.int64]:

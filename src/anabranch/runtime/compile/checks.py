@@ -1,4 +1,4 @@
-"""What only Spark can tell of a query's expressions, asked before anything starts.
+"""Checks of a query's expressions that only Spark can make, done before anything starts.
 
 The language refuses by name what it knows to be wrong. It knows no types, and it cannot look into functions that a user
 registered. So all expressions are analysed once more as columns of an empty relation, and the plan that Spark makes of
@@ -40,9 +40,9 @@ _OPERATORS = {"Aggregate": "an aggregate function", "Generate": "a generator", "
 
 
 def check_sources(spark: SparkSession, network: Network, frames: Mapping[str, DataFrame]) -> None:
-    """Refuse what cannot be right in sub-queries."""
-    for entry in (known.entry for known in network.inputs):
-        for source in (known for known in entry.sources if known.block is None):
+    """Refuse sub-queries with expressions that cannot be right."""
+    for entry in (each.entry for each in network.inputs):
+        for source in (each for each in entry.sources if each.block is None):
             schema = frames[source.stream].schema
             for selection in source.steps:
                 values = [output.expression for output in selection.outputs]
@@ -75,7 +75,7 @@ def check_answers(spark: SparkSession, network: Network, columns: Columns) -> No
 
 
 def check_lanes(spark: SparkSession, layout: Layout) -> None:
-    """Refuse what is computed of joined rows between two rounds and cannot be right."""
+    """Refuse expressions over joined rows between two rounds that cannot be right."""
     for exchange in layout.exchanges:
         for lane in exchange.lanes:
             schema = T.StructType([T.StructField(column.name, column.type) for column in lane.columns])
@@ -129,18 +129,20 @@ def _check_operators(plan: Any, texts: Sequence[str], where: str) -> None:
 def _check_settled(spark: SparkSession, plan: Any, texts: Sequence[str], where: str) -> None:
     if not plan.deterministic():
         columns = plan.expressions()
-        found = [text for n, text in enumerate(texts) if not columns.apply(n).deterministic()]
-        raise _unsettled(found or texts, where, "it calls a function that is registered as not deterministic")
+        culprits = [text for n, text in enumerate(texts) if not columns.apply(n).deterministic()]
+        raise _unsettled(culprits or texts, where, "it calls a function that is registered as not deterministic")
     patterns = spark_class(spark, "catalyst.trees.TreePattern")
     if plan.containsPattern(patterns.CURRENT_LIKE()):
         raise _unsettled(texts, where, "it asks for the current time, date or user")
     if plan.containsPattern(patterns.PLAN_EXPRESSION()):
         raise _unsettled(texts, where, "a function in it contains a subquery")
     if not spark_class(spark, "catalyst.optimizer.SpecialDatetimeValues").apply(plan).fastEquals(plan):
-        found = [text for text in texts if any(word in text.lower() for word in MOVING)]
+        culprits = [text for text in texts if any(word in text.lower() for word in MOVING)]
         # 'epoch' is special, too, but stands still.
-        if found or not any("epoch" in text.lower() for text in texts):
-            raise _unsettled(found or texts, where, "Spark turns a string in it into a moving moment such as 'today'")
+        if culprits or not any("epoch" in text.lower() for text in texts):
+            raise _unsettled(
+                culprits or texts, where, "Spark turns a string in it into a moving moment such as 'today'"
+            )
 
 
 def _unsettled(texts: Sequence[str], where: str, why: str) -> UnsupportedError:

@@ -19,7 +19,7 @@ from anabranch.checkpoint.settings import TIME_ZONE
 from anabranch.errors import QueryError
 from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import UNBOUNDED
-from anabranch.plan.network import Column, Fed, Input, Network, Operator, Port
+from anabranch.plan.network import Column, Feed, Input, Network, Operator, Port
 from anabranch.plan.query import Output, StreamSchema, all_of, joined_column, quote
 from anabranch.plan.texts import is_name
 from anabranch.runtime.compile.fuse import fuse
@@ -33,7 +33,7 @@ from anabranch.state.run import TS
 
 
 class Columns:
-    """What Spark says of the expressions of a network, and the names that follow from it.
+    """The types that Spark finds for the expressions of a network, and the names of its columns.
 
     `key_types` are per operator, and so are `groups`, None for joins. Operators `in_place` group rows by the key they
     are joined on; per column of that key, which of the group's it is. `fused` are the ports where conditions need not
@@ -68,9 +68,9 @@ class Columns:
             keys = self._grouped_in_place(n)
             if keys is not None:
                 self.in_place[n] = keys
-            found = group_types(self._grouped_rows(n), operator.grouping, in_place=n in self.in_place)
-            self.key_types.append(found.keys)
-            self.groups.append(found)
+            types = group_types(self._grouped_rows(n), operator.grouping, in_place=n in self.in_place)
+            self.key_types.append(types.keys)
+            self.groups.append(types)
         joined_on = {terms for operator in network.operators for terms in operator.terms}
         for terms in network.classes:
             if terms not in joined_on and len(terms) > 2 and len({alias for alias, _ in terms}) > 1:
@@ -78,7 +78,7 @@ class Columns:
                 check_class(spark, terms, self._frames)
 
     def _frames_of(self, classes: Iterable[tuple[Column, ...]]) -> None:
-        """Make the streams known that terms are over."""
+        """Collect the streams that some terms are over, by alias."""
         for alias in {alias for terms in classes for alias, _ in terms}:
             self.frame(alias)
 
@@ -90,25 +90,25 @@ class Columns:
     def frame(self, alias: str) -> DataFrame:
         """The stream of an input; one that a sub-query makes without rows and hidden columns, but with its types."""
         if alias not in self._frames:
-            entry = next(known for known in self._network.inputs if known.entry.alias == alias)
+            entry = next(each for each in self._network.inputs if each.entry.alias == alias)
             if entry.entry.is_derived:
                 self._frames[alias] = empty_frame(self._spark, self._derived(entry))
             else:
                 self._frames[alias] = self._sources.registered[entry.entry.stream]
         return self._frames[alias]
 
-    def fed(self, fed: Fed) -> T.StructType:
-        """The columns of what a block feeds an input with, in their own types."""
-        rows = empty_frame(self._spark, T.StructType(self.fields(fed.node)))
-        kept = rows.where(all_of(fed.conditions) or "true")
-        return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in fed.outputs)).schema
+    def feed_schema(self, feed: Feed) -> T.StructType:
+        """The columns of the rows with which a block feeds an input, in their own types."""
+        rows = empty_frame(self._spark, T.StructType(self.fields(feed.node)))
+        kept = rows.where(all_of(feed.conditions) or "true")
+        return kept.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in feed.outputs)).schema
 
     def _derived(self, entry: Input) -> T.StructType:
         """The columns of an input that a sub-query makes, in types that those of all its sources can be brought to."""
         made = []
-        for source, fed in zip(entry.entry.sources, entry.feeds, strict=True):
-            if fed is not None:
-                made.append(self.fed(fed))
+        for source, feed in zip(entry.entry.sources, entry.feeds, strict=True):
+            if feed is not None:
+                made.append(self.feed_schema(feed))
                 continue
             rows = self._sources.frame(source, self._streams[source.stream].time)
             made.append(T.StructType([field for field in rows.schema if field.name not in HIDDEN]))
@@ -123,15 +123,15 @@ class Columns:
         try:
             return widest(self._spark, types)
         except PySparkException:
-            found = " and ".join(data_type.simpleString() for data_type in types)
-            raise QueryError(f"UNION ALL in {alias}: its column {name} is {found}; CAST it to one type") from None
+            listed = " and ".join(data_type.simpleString() for data_type in types)
+            raise QueryError(f"UNION ALL in {alias}: its column {name} is {listed}; CAST it to one type") from None
 
     def type_of(self, column: Column) -> T.DataType:
         """The type of a column of an alias."""
         return self.frame(column[0]).schema[column[1]].dataType
 
     def fields(self, node: int) -> list[T.StructField]:
-        """The columns of what an operator gives, by their names above it."""
+        """The columns of an operator's results, by their names above it."""
         n = self._network.operator_of(node)
         assert n is not None, "an input gives what its stream has"
         group = self.groups[n]
@@ -139,29 +139,31 @@ class Columns:
             return group.results
         return [T.StructField(joined_column(*c), self.type_of(c)) for c in self._network.operators[n].columns]
 
-    def given(self, name: str) -> str:
-        """What a column of an operator is called in its results, beside the hash, the times and the key."""
+    def result_name(self, name: str) -> str:
+        """The name of an operator's column in its results. The prefix keeps it apart from the hash, the times and the
+        key."""
         return name if name.startswith("ts:") else f"col.{name}"
 
-    def gives(self, n: int) -> bool:
-        """Whether an operator is somebody else's, and its results have names of their own."""
+    def is_user_operator(self, n: int) -> bool:
+        """Whether an operator is a user's own: then its results have the names that the user gave them."""
         group = self.groups[n]
-        return group is not None and group.gives is not None
+        return group is not None and group.result_schema is not None
 
     def verified(self, n: int) -> tuple[str, ...]:
-        """The key columns that an operator stores: all of a group's, a join's only where the hash does not say it."""
+        """The key columns that an operator stores: all those of a grouping, those of a join only if the hash may
+        collide."""
         stored = self.groups[n] is not None or must_verify(self.key_types[n])
         return tuple(f"key.{k}" for k in range(len(self.key_types[n]))) if stored else ()
 
     def stored(self, port: Port, column: Column) -> str:
-        """What a column is called in the state at a port."""
+        """The name of a column in the state at a port."""
         if self._network.operator_of(port.node) is None:
             return f"col.{column[1]}"
         aliases = [self._network.inputs[i].entry.alias for i in self._network.inputs_of(port.node)]
         return f"col.{aliases.index(column[0])}.{column[1]}"
 
     def stored_time(self, port: Port, i: int) -> str:
-        """What the event time of an input is called in the state at a port."""
+        """The name of an input's event time in the state at a port."""
         if self._network.operator_of(port.node) is None:
             return TS
         return time_name(self._network.inputs_of(port.node).index(i))
@@ -206,19 +208,20 @@ class Columns:
                     self.fused[n, p] = fused
 
     def fuse_first(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...]:
-        """Expressions over what an operator gives, for its processors, up to the first one that is Spark's."""
+        """Compile expressions over an operator's results for processors, up to the first one that only Spark can
+        compute."""
         fields = self.fields(node)
         rows = empty_frame(self._spark, T.StructType(fields))
-        made = fuse(rows, texts, {field.name: self.given(field.name) for field in fields})
+        made = fuse(rows, texts, {field.name: self.result_name(field.name) for field in fields})
         return tuple(fused for fused in takewhile(lambda one: one is not None, made) if fused is not None)
 
     def _fused(self, node: int, texts: Sequence[str]) -> tuple[Fused, ...] | None:
-        """Expressions over what an operator gives, for its processors; None if one of them is Spark's."""
+        """Compile expressions over an operator's results for processors; None if only Spark can compute one of them."""
         fused = self.fuse_first(node, texts)
         return fused if len(fused) == len(texts) else None
 
     def types_of(self, node: int, outputs: Sequence[Output]) -> list[T.StructField]:
-        """The columns that outputs make of what an operator gives."""
+        """The columns that outputs compute from an operator's results."""
         rows = empty_frame(self._spark, T.StructType(self.fields(node)))
         return list(rows.selectExpr(*(f"{output.expression} AS {quote(output.name)}" for output in outputs)).schema)
 

@@ -1,15 +1,18 @@
-"""The document of a plan: every query as far as another one would be another query, and what is where in manifests."""
+"""The document of a plan, as a checkpoint stores it. A run can only be resumed by queries that have the same document.
+
+It holds what makes each query what it is, and which source, port or operator stands where in manifests.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.plan.query import Applied, ContinuousQuery, Grouping, Source, joined_column
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.plan.query import AppliedOperator, ContinuousQuery, Grouping, Source, joined_column
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.state.store import Json
 
 
-def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
+def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
     """The document of a plan; `queries` describes each query by itself."""
     network, layout = plan.network, plan.layout
     ports = network.ports
@@ -51,15 +54,15 @@ def describe_plan(plan: Plan, queries: Mapping[str, Json]) -> Json:
     }
 
 
-def describe_query(plan: Plan) -> Json:
-    """The only query of a plan, as far as another one would be another query."""
+def query_document(plan: PreparedPlan) -> Json:
+    """The document of the only query of a plan: two queries with equal documents can go on from each other's state."""
     (request,) = plan.requests
     layout = plan.layout
     return {
         "inputs": {
             entry.label: {
                 "stream": entry.source.stream,
-                "selections": _describe_steps(entry.source),
+                "selections": _steps_document(entry.source),
                 "window (us)": entry.input.window,
                 "key": list(entry.input.key),
                 "predicate": entry.input.predicate,
@@ -72,15 +75,15 @@ def describe_query(plan: Plan) -> Json:
             }
             for entry in layout.inputs
         },
-        **_describe_block(request.query),
-        "union": [_describe_block(query) for query in request.query.united],
+        **_block_document(request.query),
+        "union": [_block_document(query) for query in request.query.united],
         "key types": [[data_type.simpleString() for data_type in types] for types in layout.key_types],
         "argument types": [[data_type.simpleString() for data_type in types] for types in layout.argument_types],
     }
 
 
-def _describe_block(query: ContinuousQuery) -> Json:
-    """What a query or a sub-query does with its inputs."""
+def _block_document(query: ContinuousQuery) -> Json:
+    """The part of a document on the joins, conditions, grouping and columns of a query or a sub-query."""
 
     def aliases(part: int) -> list[str]:
         return [query.inputs[i].alias for i in query.inputs_of(part)]
@@ -88,7 +91,7 @@ def _describe_block(query: ContinuousQuery) -> Json:
     return {
         "blocks": {
             entry.alias: [
-                {**_describe_block(source.block), "selections": _describe_steps(source)}
+                {**_block_document(source.block), "selections": _steps_document(source)}
                 for source in entry.sources
                 if source.block is not None
             ]
@@ -106,13 +109,13 @@ def _describe_block(query: ContinuousQuery) -> Json:
             }
             for operator in query.operators
         ],
-        "grouping": _describe_grouping(query.grouping),
+        "grouping": _grouping_document(query.grouping),
         "residual predicate": query.residual,
         "select": [f"{output.expression} AS {output.name}" for output in query.outputs],
     }
 
 
-def _describe_steps(source: Source) -> list[Json]:
+def _steps_document(source: Source) -> list[Json]:
     return [
         {
             "where": list(selection.conditions),
@@ -122,11 +125,11 @@ def _describe_steps(source: Source) -> list[Json]:
     ]
 
 
-def _describe_grouping(grouping: Grouping | None) -> Json | None:
+def _grouping_document(grouping: Grouping | None) -> Json | None:
     if grouping is None:
         return None
     return {
-        "operator": None if grouping.applied is None else _describe_operator(grouping.applied),
+        "operator": None if grouping.applied is None else _operator_document(grouping.applied),
         "by": list(grouping.keys),
         "aggregates": [f"{call.function}({call.argument or '*'})" for call in grouping.calls],
         "having": list(grouping.conditions),
@@ -136,6 +139,6 @@ def _describe_grouping(grouping: Grouping | None) -> Json | None:
     }
 
 
-def _describe_operator(applied: Applied) -> Json:
-    """What makes an operator another one, as far as that can be told: its class and what it was made with."""
-    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.gives}
+def _operator_document(applied: AppliedOperator) -> Json:
+    """The part of a document on a user's operator: its `repr`, which names its class and arguments, and its columns."""
+    return {"is": repr(applied.operator), "keeps": list(applied.columns), "gives": applied.result_ddl}

@@ -1,4 +1,4 @@
-"""Which expressions need not leave a processor: those that Arrow computes as Spark does (`kernel/expression`).
+"""Compile expressions for processors, where Arrow computes them as Spark does (`kernel/expression`).
 
 Spark analyses an expression; its tree, with all types found and all casts written out, is translated node by node. A
 node that is not known here is left to Spark, and with it the whole expression. Integers may overflow, which is an
@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from anabranch.kernel.expression import Call, Column, Constant, Expression, Fused
+from anabranch.kernel.expression import Column, Constant, Expression, FunctionCall, Fused
 
 _COMPARISONS = {
     "EqualTo": "equal",
@@ -105,14 +105,14 @@ class _Translation:
             if data_type.startswith("timestamp"):
                 raise _UnknownError  # columns and constants may name different time zones
             others = [self.translate(child, always=False) for child in children[1:]]
-            return _equal_to_one(first, others) if kind == "In" else Call(_LAZY[kind], (first, *others))
+            return _equal_to_one(first, others) if kind == "In" else FunctionCall(_LAZY[kind], (first, *others))
         made = (first, *(self.translate(child, always=always) for child in children[1:]))
         if kind == "Cast":
             return _cast(node, first, data_type)
         if kind in _ARITHMETIC:
             return _arithmetic(node, kind, made, data_type, always)
         if kind in _COMPARISONS or kind in _TESTS:
-            return Call(_COMPARISONS.get(kind) or _TESTS[kind], made)
+            return FunctionCall(_COMPARISONS.get(kind) or _TESTS[kind], made)
         raise _UnknownError
 
 
@@ -130,10 +130,10 @@ def _constant(node: Any, data_type: str) -> Constant:
 
 def _equal_to_one(value: Expression, listed: Sequence[Expression]) -> Expression:
     """IN: equal to one of them; null if that is unknown."""
-    found: Expression = Call("equal", (value, listed[0]))
+    condition: Expression = FunctionCall("equal", (value, listed[0]))
     for other in listed[1:]:
-        found = Call("or", (found, Call("equal", (value, other))))
-    return found
+        condition = FunctionCall("or", (condition, FunctionCall("equal", (value, other))))
+    return condition
 
 
 def _cast(node: Any, value: Expression, data_type: str) -> Expression:
@@ -144,11 +144,11 @@ def _cast(node: Any, value: Expression, data_type: str) -> Expression:
         raise _UnknownError
     if source not in _WIDENING or data_type not in _WIDENING or _WIDENING.index(source) > _WIDENING.index(data_type):
         raise _UnknownError
-    return Call("cast", (value,), _TYPES[data_type])
+    return FunctionCall("cast", (value,), _TYPES[data_type])
 
 
 def _arithmetic(node: Any, kind: str, made: tuple[Expression, ...], data_type: str, always: bool) -> Expression:
     fails = node.failOnError() if kind == "UnaryMinus" else node.evalMode().toString() == "ANSI"
     if data_type not in _FLOATS and not (data_type in _INTEGERS and fails and always):
         raise _UnknownError
-    return Call(_ARITHMETIC[kind], made)
+    return FunctionCall(_ARITHMETIC[kind], made)

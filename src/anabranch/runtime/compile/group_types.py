@@ -1,4 +1,4 @@
-"""What a grouping needs of Spark: the types of its keys, of what it aggregates, and of what comes out."""
+"""The types of a grouping, as Spark finds them: of its keys, of the arguments of aggregates, and of the results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from anabranch.errors import QueryError, UnsupportedError
-from anabranch.kernel.aggregate.window_aggregate import Call
-from anabranch.plan.query import Applied, Grouping, aggregate_column, group_column, quote
+from anabranch.kernel.aggregate.window_aggregate import Aggregate
+from anabranch.plan.query import AppliedOperator, Grouping, aggregate_column, group_column, quote
 from anabranch.runtime.rows.carried import check_carried, is_changed
 from anabranch.runtime.rows.keys import is_hashable
 
@@ -27,23 +27,27 @@ _ORDERED = (
 
 @dataclass(frozen=True, slots=True)
 class GroupTypes:
-    """Keys by type; arguments by expression and type, without repetitions, and their `names` in the state; calls over
-    these, and their types; or what an operator `gives`."""
+    """The types of a grouping: of its keys, of the `arguments` of aggregates, and of the aggregates.
+
+    `arguments` are pairs of an expression and its type, without repetitions; `names` are their columns in the state. A
+    user's operator has no aggregates, but a `result_schema`.
+    """
 
     keys: tuple[T.DataType, ...]
     arguments: tuple[tuple[str, T.DataType], ...]
     names: tuple[str, ...]
-    calls: tuple[Call, ...] = ()
-    aggregates: tuple[T.DataType, ...] = ()
-    gives: T.StructType | None = None
+    aggregates: tuple[Aggregate, ...] = ()
+    aggregate_types: tuple[T.DataType, ...] = ()
+    result_schema: T.StructType | None = None
 
     @property
     def results(self) -> list[T.StructField]:
-        """Keys and aggregates under their names above the grouping, or what an operator gives."""
-        if self.gives is not None:
-            return list(self.gives)
+        """The columns of the results: keys and aggregates under their names above the grouping, or those of a user's
+        operator."""
+        if self.result_schema is not None:
+            return list(self.result_schema)
         keys = [T.StructField(group_column(n), t) for n, t in enumerate(self.keys)]
-        return keys + [T.StructField(aggregate_column(n), t) for n, t in enumerate(self.aggregates)]
+        return keys + [T.StructField(aggregate_column(n), t) for n, t in enumerate(self.aggregate_types)]
 
 
 def argument_column(n: int) -> str:
@@ -64,12 +68,12 @@ def group_types(rows: DataFrame, grouping: Grouping, *, in_place: bool = False) 
     if grouping.applied is not None:
         return _applied_types(rows, keys, grouping.applied)
     arguments: dict[str, T.DataType] = {}
-    calls: list[Call] = []
-    aggregates: list[T.DataType] = []
+    aggregates: list[Aggregate] = []
+    types: list[T.DataType] = []
     for call in grouping.calls:
         if call.argument is None:
-            calls.append(Call(call.function, None))
-            aggregates.append(T.LongType())
+            aggregates.append(Aggregate(call.function, None))
+            types.append(T.LongType())
             continue
         data_type = _type_of(rows, call.argument)
         _check_argument(call.function, call.argument, data_type)
@@ -77,22 +81,22 @@ def group_types(rows: DataFrame, grouping: Grouping, *, in_place: bool = False) 
         counted = call.function == "count" and not in_place
         text = f"CASE WHEN ({call.argument}) IS NOT NULL THEN true END" if counted else call.argument
         arguments[text] = T.BooleanType() if counted else data_type
-        calls.append(Call(call.function, argument_column(list(arguments).index(text))))
-        aggregates.append(_result_type(call.function, data_type))
+        aggregates.append(Aggregate(call.function, argument_column(list(arguments).index(text))))
+        types.append(_result_type(call.function, data_type))
     names = tuple(argument_column(n) for n in range(len(arguments)))
-    return GroupTypes(keys, tuple(arguments.items()), names, tuple(calls), tuple(aggregates))
+    return GroupTypes(keys, tuple(arguments.items()), names, tuple(aggregates), tuple(types))
 
 
-def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: Applied) -> GroupTypes:
+def _applied_types(rows: DataFrame, keys: tuple[T.DataType, ...], applied: AppliedOperator) -> GroupTypes:
     columns = tuple((quote(column), rows.schema[column].dataType) for column in applied.columns)
     for column, data_type in columns:
         check_carried(column, data_type)
         if is_changed(data_type):
-            told = f"{column} is {data_type.simpleString()}, which has no Arrow form of its own"
-            raise UnsupportedError(f"the operator {applied.name}: {told}; CAST it in the stream's DataFrame")
+            problem = f"{column} is {data_type.simpleString()}, which has no Arrow form of its own"
+            raise UnsupportedError(f"the operator {applied.name}: {problem}; CAST it in the stream's DataFrame")
     names = tuple(f"col.{column}" for column in applied.columns)
-    gives = rows.sparkSession.createDataFrame([], applied.gives).schema
-    return GroupTypes(keys, columns, names, gives=gives)
+    result_schema = rows.sparkSession.createDataFrame([], applied.result_ddl).schema
+    return GroupTypes(keys, columns, names, result_schema=result_schema)
 
 
 def _type_of(rows: DataFrame, text: str) -> T.DataType:
@@ -109,7 +113,7 @@ def _check_argument(function: str, argument: str, data_type: T.DataType) -> None
 
 
 def _result_type(function: str, data_type: T.DataType) -> T.DataType:
-    """As Spark SQL has it."""
+    """The type that Spark SQL gives the result of an aggregate function."""
     if function == "count":
         return T.LongType()
     if function in ("min", "max"):

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT, Projection
 from anabranch.kernel.operator import EXPIRY
-from anabranch.plan.network import Fed, Input, Network
+from anabranch.plan.network import Feed, Input, Network
 from anabranch.plan.query import joined_column, quote
 from anabranch.plan.rounds import Rounds
 from anabranch.plan.texts import is_name, substituted, texts_of
@@ -42,7 +42,7 @@ class Lanes:
     """All lanes of a network, numbered by their tags."""
 
     def __init__(self, network: Network, columns: Columns, rounds: Rounds) -> None:
-        """Find out what travels."""
+        """Collect the rows that travel, from the network and its rounds."""
         self._network = network
         self._columns = columns
         self._rounds = rounds
@@ -52,7 +52,8 @@ class Lanes:
         self._travelling = list(self._travels())
 
     def exchange(self, number: int) -> Exchange:
-        """What travels to the operators of a round, and of later ones, out of the round before."""
+        """The exchange before a round: it carries rows of the round before to operators of this round and later
+        ones."""
         slots: list[Slot] = []
         lanes = [
             self._lane(tag, going, slots) for tag, going in enumerate(self._travelling) if self._sent(going) == number
@@ -64,27 +65,27 @@ class Lanes:
         return Exchange(tuple(lanes), tuple(s for s in slots if s.name in kept), T.StructType(fields))
 
     def _travels(self) -> Iterator[_Travelling]:
-        """All that travels from one operator to a port of another."""
+        """All rows that travel from one operator to a port of another."""
         for number, (n, p) in enumerate(self._ports):
             port = self._network.operators[n].ports[p]
             if (n, p) in self.crossing and self._network.operator_of(port.node) is not None:
                 yield _Travelling(number, port.node, port.conditions, port.keys)
             elif self._network.operator_of(port.node) is None:
                 entry = self._network.inputs[port.node]
-                for fed in (fed for fed in entry.feeds if fed is not None):
-                    yield self._feeding(number, entry, fed)
+                for feed in (feed for feed in entry.feeds if feed is not None):
+                    yield self._feeding(number, entry, feed)
 
-    def _feeding(self, number: int, entry: Input, fed: Fed) -> _Travelling:
-        """What a block feeds an input with, by the input's conditions and key."""
-        own, common = self._columns.fed(fed), self._columns.frame(entry.entry.alias).schema
-        outputs = in_types(fed.outputs, own, common)
+    def _feeding(self, number: int, entry: Input, feed: Feed) -> _Travelling:
+        """The rows with which a block feeds an input, under the input's conditions and key."""
+        own, common = self._columns.feed_schema(feed), self._columns.frame(entry.entry.alias).schema
+        outputs = in_types(feed.outputs, own, common)
         texts = texts_of(outputs)
         keys = tuple(substituted(key, texts) for key in entry.entry.key)
-        conditions = [*fed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
+        conditions = [*feed.conditions, *(substituted(text, texts) for text in entry.entry.conditions)]
         n, _ = self._ports[number]
         if self._columns.groups[n] is None:
             conditions += [f"({key}) IS NOT NULL" for key in keys]
-        return _Travelling(number, fed.node, tuple(conditions), keys, texts)
+        return _Travelling(number, feed.node, tuple(conditions), keys, texts)
 
     def _lane(self, tag: int, going: _Travelling, slots: list[Slot]) -> Lane:
         n, _ = self._ports[going.port]
@@ -101,7 +102,7 @@ class Lanes:
         own = {quote(name): quote(other) for name, other in names.items()}
         plain = {quote(field.name): field.name for field in read}
         computed = [(text, t) for _, text, t in stored if text not in plain]
-        placed = place(slots, [*(carried_type(f.dataType) for f in read), *(t for _, t in computed)])
+        placed = assign_slots(slots, [*(carried_type(f.dataType) for f in read), *(t for _, t in computed)])
         columns = tuple(Carried(names[f.name], f.dataType, slot) for f, slot in zip(read, placed, strict=False))
         slot_of = {quote(field.name): slot for field, slot in zip(read, placed, strict=False)}
         made = dict(zip((text for text, _ in computed), placed[len(read) :], strict=True))
@@ -118,7 +119,7 @@ class Lanes:
         )
 
     def _hashed(self, n: int, going: _Travelling, keys: list[str]) -> list[str]:
-        """What the hash of rows on their way to a port is of.
+        """The expressions that the hash of rows on their way to a port is computed from.
 
         The hash leaves out nulls, so groups by several keys need to tell where they are. What is grouped by the key it
         was joined on has the hash of that join wherever its operator is: its state may have been made there.
@@ -132,7 +133,7 @@ class Lanes:
         return [*keys, *(f"({key}) IS NULL" for key in keys if grouped)]
 
     def _stored(self, n: int, going: _Travelling, keys: list[str]) -> list[tuple[str, str, T.DataType]]:
-        """What is stored of rows that travel: state columns, expressions in carried form, and their types."""
+        """The columns that are stored of rows that travel: state column, expression in carried form, and type."""
         key_types, group = self._columns.key_types[n], self._columns.groups[n]
         port = self._network.operators[n].ports[self._ports[going.port][1]]
         types = [carried_type(data_type) for data_type in key_types]
@@ -156,13 +157,13 @@ class Lanes:
             stored += [(self._columns.stored_time(port, i), quote(time_name(i)), T.LongType()) for i in timed]
         return stored
 
-    def given_names(self, lane: Lane) -> dict[str, str]:
-        """What the columns of a lane are called in the results of its operator."""
+    def result_names(self, lane: Lane) -> dict[str, str]:
+        """The names of a lane's columns in the results of its operator."""
         n = self._network.operator_of(lane.node)
-        gives = n is not None and self._columns.gives(n)
+        by_user = n is not None and self._columns.is_user_operator(n)
         prefix = f"{lane.tag}:"
         plain = {column.name: column.name.removeprefix(prefix) for column in lane.columns}
-        return {name: own if gives else self._columns.given(own) for name, own in plain.items()}
+        return {name: own if by_user else self._columns.result_name(own) for name, own in plain.items()}
 
     def _is_ambiguous(self, name: str) -> bool:
         """Whether columns of this name may travel in several lanes."""
@@ -178,7 +179,7 @@ class Lanes:
         return self._rounds.of[lower] + 1
 
 
-def place(slots: list[Slot], types: list[T.DataType]) -> list[str]:
+def assign_slots(slots: list[Slot], types: list[T.DataType]) -> list[str]:
     """A slot per type, using existing ones first, each at most once."""
     used: set[str] = set()
     placed = []

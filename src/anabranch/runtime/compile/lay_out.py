@@ -1,6 +1,6 @@
 """From a network to its layout: which columns are stored and travel where, and what each operator does with them.
 
-Ports are numbered as in `plan/network`; what has state and what rows are exchanged to is a port. Names of columns are
+Ports are numbered as in `plan/network`; state lies at ports, and rows are exchanged to ports. Names of columns are
 those of `columns`.
 """
 
@@ -19,14 +19,14 @@ from anabranch.kernel.expression import Fused
 from anabranch.kernel.join.combinations import JoinShape
 from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import EXPIRY, StatefulOperator
-from anabranch.plan.network import Fed, Network
+from anabranch.plan.network import Feed, Network
 from anabranch.plan.placement import Placement, families_of
 from anabranch.plan.query import JoinInput, StreamSchema, joined_column, quote
 from anabranch.plan.rounds import rounds_of
-from anabranch.plan.watermark import FedTime, PortTime, SourceTime, retention
-from anabranch.processor.tasks import Arrival, Destination, Goes, OperatorPlan, ProcessorPlan, RoundPlan
+from anabranch.plan.watermark import BlockTime, PortTime, SourceTime, retention
+from anabranch.processor.tasks import Arrival, Destination, DestinationKind, OperatorPlan, ProcessorPlan, RoundPlan
 from anabranch.runtime.compile.columns import Columns, time_name
-from anabranch.runtime.compile.lanes import Lanes, is_read, place
+from anabranch.runtime.compile.lanes import Lanes, assign_slots, is_read
 from anabranch.runtime.compile.layout import AnswerLayout, Exchange, InputLayout, Layout, Outlet, Slot
 from anabranch.runtime.rows.carried import carried_type, check_carried, is_changed, to_carried
 from anabranch.runtime.rows.derived import Sources
@@ -114,13 +114,13 @@ class _Maker:
             for number in range(self._rounds.count)
         )
         sources = tuple(self._source_time(entry) for entry in inputs)
-        fed = tuple(self._fed_times())
+        blocks = tuple(self._block_times())
         ports = tuple(self._port_time(n, p) for n, p in self._ports)
         plan = ProcessorPlan(
             aliases=tuple(entry.label for entry in inputs),
             rounds=rounds,
             stored=tuple(self._stored(number, arrivals) for number in range(len(ports))),
-            max_spans=tuple(_max_span(sources, port, fed) for port in ports),
+            max_spans=tuple(_max_span(sources, port, blocks) for port in ports),
             windows=tuple(port.window if port.grouping is None else None for port in ports),
             owners=tuple(n for n, _ in self._ports),
             groupings=tuple(self._groupings),
@@ -137,7 +137,7 @@ class _Maker:
             placements=self._placements,
             families=families_of(len(network.operators), [(edge.lower, edge.upper) for edge in self._rounds.local]),
             sources=sources,
-            fed=fed,
+            blocks=blocks,
             ports=ports,
             timed=any(entry.timed for entry in network.inputs),
             processor=plan,
@@ -152,7 +152,7 @@ class _Maker:
     def _input(
         self, number: int, port: int, nth: int, types: T.StructType | None, slots: list[Slot]
     ) -> tuple[InputLayout, Projection, Projection]:
-        """The layout of a source, what of its rows is stored, and what is shown of those that are late."""
+        """The layout of a source, the columns of its rows that are stored, and those that are shown of late rows."""
         n, _ = self._ports[port]
         entry, timed = self._network.inputs[number].entry, self._network.inputs[number].timed
         source = entry.sources[nth]
@@ -176,7 +176,7 @@ class _Maker:
             wanted.append((f"col.{column}", to_carried(quote(column), data_type), carried_type(data_type)))
         if group is not None:
             wanted += [(name, text, t) for name, (text, t) in zip(group.names, grouped, strict=True)]
-        placed = place(slots, [data_type for _, _, data_type in wanted])
+        placed = assign_slots(slots, [data_type for _, _, data_type in wanted])
         made = InputLayout(
             number,
             port,
@@ -208,15 +208,17 @@ class _Maker:
         ports = tuple(number for number, (owner, _) in enumerate(self._ports) if owner == n)
         destinations = []
         for lane in (lane for exchange in exchanges for lane in exchange.lanes if lane.node == node):
-            names = self._lanes.given_names(lane)
+            names = self._lanes.result_names(lane)
             picked = tuple((column.slot, names[column.name]) for column in lane.columns)
-            destinations.append(Destination(Goes.EXCHANGE, lane.tag, self._with_time(n, picked)))
+            destinations.append(Destination(DestinationKind.EXCHANGE, lane.tag, self._with_time(n, picked)))
         staying = [port for port in self._network.consumers(node) if self._ports[port] not in self._lanes.crossing]
         for port in staying:
             destinations.append(self._staying(n, port))
         for number, outlet in enumerate(outlets):
             if outlet.node == node:
-                destinations.append(Destination(Goes.SINK, number, outlet.picked, outlet.fused, outlet.computed))
+                destinations.append(
+                    Destination(DestinationKind.SINK, number, outlet.picked, outlet.fused, outlet.computed)
+                )
         if self._network.operators[n].grouping is not None:
             return OperatorPlan(n, ports, self._aggregate(n, destinations), tuple(destinations))
         return OperatorPlan(n, ports, self._join(n, destinations, here=bool(staying)), tuple(destinations))
@@ -224,9 +226,9 @@ class _Maker:
     def _stored(self, number: int, arrivals: list[dict[int, Arrival]]) -> tuple[str, ...]:
         """The columns of the state at a port, in an order that does not depend on the queries."""
         n, p = self._ports[number]
-        found = [arrival.stored for round_ in arrivals for arrival in round_.values() if arrival.port == number]
-        if found:
-            names = [name for name, _ in found[0].columns]
+        projections = [arrival.stored for round_ in arrivals for arrival in round_.values() if arrival.port == number]
+        if projections:
+            names = [name for name, _ in projections[0].columns]
         else:
             lower = self._network.operator_of(self._network.operators[n].ports[p].node)
             assert lower is not None, "rows of streams arrive"
@@ -236,17 +238,17 @@ class _Maker:
         return (HASH, *times, *sorted(set(names) - {HASH, TS}))
 
     def _with_time(self, n: int, picked: Picked) -> Picked:
-        return ((TS, TS), *picked) if self._columns.is_timed(n) and not self._columns.gives(n) else picked
+        return ((TS, TS), *picked) if self._columns.is_timed(n) and not self._columns.is_user_operator(n) else picked
 
     def _staying(self, n: int, number: int) -> Destination:
-        """What of the results of a join is stored at a port on the same processor."""
+        """The destination of a join's results that are stored at a port on the same processor."""
         upper, p = self._ports[number]
         picked = self._with_time(n, self._picked_here(upper, p))
         group = self._columns.groups[upper]
         computed = self._columns.arguments.get(upper, {})
         made = [] if group is None else zip(group.names, (text for text, _ in group.arguments), strict=True)
         return Destination(
-            Goes.HERE,
+            DestinationKind.HERE,
             number,
             picked,
             self._columns.fused.get((upper, p), ()),
@@ -258,25 +260,27 @@ class _Maker:
         if group is None:
             keys = tuple((name, name) for name in self._columns.verified(upper))
             columns = tuple(
-                (self._columns.stored(port, c), self._columns.given(joined_column(*c))) for c in port.columns
+                (self._columns.stored(port, c), self._columns.result_name(joined_column(*c))) for c in port.columns
             )
             times = tuple((self._columns.stored_time(port, i), time_name(i)) for i in self._columns.timed(port.node))
             return ((HASH, HASH), *keys, *columns, *times)
-        names = {quote(field.name): self._columns.given(field.name) for field in self._columns.fields(port.node)}
+        names = {quote(field.name): self._columns.result_name(field.name) for field in self._columns.fields(port.node)}
         keys = tuple((f"key.{k}", names[text]) for k, text in enumerate(port.keys))
         made = zip(group.names, (text for text, _ in group.arguments), strict=True)
         arguments = tuple((name, names[text]) for name, text in made if text in names)
         return ((HASH, HASH), *keys, *arguments, (EXPIRY, EXPIRY))
 
     def _join(self, n: int, destinations: list[Destination], *, here: bool) -> WindowJoin:
-        """A join that gives all that any of its destinations picks."""
+        """A join whose results have every column that one of its destinations picks."""
         operator, node = self._network.operators[n], len(self._network.inputs) + n
         wanted = dict.fromkeys(name for destination in destinations for name in sorted(destination.reads))
-        goes_on = any(destination.goes is not Goes.SINK for destination in destinations) and self._columns.is_timed(n)
+        goes_on = any(
+            destination.kind is not DestinationKind.SINK for destination in destinations
+        ) and self._columns.is_timed(n)
         origins: dict[str, tuple[int, str]] = {}
         for p, port in enumerate(operator.ports):
             for column in port.columns:
-                origins[self._columns.given(joined_column(*column))] = p, self._columns.stored(port, column)
+                origins[self._columns.result_name(joined_column(*column))] = p, self._columns.stored(port, column)
             for i in self._columns.timed(port.node):
                 origins[time_name(i)] = p, self._columns.stored_time(port, i)
         timed = [time_name(i) for i in self._columns.timed(node)]
@@ -310,10 +314,10 @@ class _Maker:
         if operator.grouping.applied is not None:
             return cast(StatefulOperator, operator.grouping.applied.operator)
         wanted = {name for destination in destinations for name in destination.reads}
-        results = tuple((self._columns.given(field.name), k) for k, field in enumerate(group.results))
+        results = tuple((self._columns.result_name(field.name), k) for k, field in enumerate(group.results))
         return WindowAggregate(
             keys=tuple(f"key.{k}" for k in range(len(group.keys))),
-            calls=group.calls,
+            aggregates=group.aggregates,
             results=tuple(result for result in results if result[0] in wanted) or results[:1],
             width=self._port_time(n, 0).window,
             rows=operator.grouping.rows,
@@ -323,23 +327,24 @@ class _Maker:
             timed=TS in wanted,
         )
 
-    def _fed_times(self) -> Iterator[FedTime]:
+    def _block_times(self) -> Iterator[BlockTime]:
         for number, entry in enumerate(self._network.inputs):
-            for fed in (fed for fed in entry.feeds if fed is not None):
-                n = self._network.operator_of(fed.node)
+            for feed in (feed for feed in entry.feeds if feed is not None):
+                n = self._network.operator_of(feed.node)
                 assert n is not None, "a block has an operator"
                 timed = self._streams[entry.entry.stream].time is not None
-                inside, debtors = self._network.inputs_of(fed.node), self._network.operators_of(fed.node)
-                yield FedTime(number, inside, self._grouping(n), timed, debtors)
+                inside, debtors = self._network.inputs_of(feed.node), self._network.operators_of(feed.node)
+                yield BlockTime(number, inside, self._grouping(n), timed, debtors)
 
-    def _outlet(self, branch: Fed) -> Outlet:
-        """What is picked for an answer, in its final form if it can be, and what is left to do with it."""
+    def _outlet(self, branch: Feed) -> Outlet:
+        """The outlet of an answer: rows in their final form if processors can make it; otherwise Spark does the
+        rest."""
         n, fields = self._network.operator_of(branch.node), self._columns.fields(branch.node)
-        gives = n is not None and self._columns.gives(n)
-        given = str if gives else self._columns.given
-        fused = () if gives else self._columns.fuse_first(branch.node, branch.conditions)
+        by_user = n is not None and self._columns.is_user_operator(n)
+        name_of = str if by_user else self._columns.result_name
+        fused = () if by_user else self._columns.fuse_first(branch.node, branch.conditions)
         conditions = branch.conditions[len(fused) :]
-        final = not conditions and not is_changed(T.StructType(fields)) and not gives
+        final = not conditions and not is_changed(T.StructType(fields)) and not by_user
         made = self._made_here(branch, fields) if final else None
         if made is not None:
             picked, computed, fields = made
@@ -347,7 +352,7 @@ class _Maker:
             # What is carried for others stays behind.
             texts = [*conditions, *(output.expression for output in branch.outputs)]
             fields = [field for field in fields if is_read(field, texts)] or fields[:1]
-            picked, computed = tuple((field.name, given(field.name)) for field in fields), ()
+            picked, computed = tuple((field.name, name_of(field.name)) for field in fields), ()
         return Outlet(
             node=branch.node,
             picked=picked,
@@ -360,14 +365,14 @@ class _Maker:
         )
 
     def _made_here(
-        self, branch: Fed, fields: list[T.StructField]
+        self, branch: Feed, fields: list[T.StructField]
     ) -> tuple[Picked, tuple[tuple[str, Fused], ...], list[T.StructField]] | None:
         """The columns of an answer that processors can make: picked if all are plain, else computed; None if Spark has
         to."""
         by_text = {quote(field.name): field for field in fields}
         if all(output.expression in by_text for output in branch.outputs):
             picked = tuple(
-                (output.name, self._columns.given(by_text[output.expression].name)) for output in branch.outputs
+                (output.name, self._columns.result_name(by_text[output.expression].name)) for output in branch.outputs
             )
             return picked, (), [T.StructField(o.name, by_text[o.expression].dataType) for o in branch.outputs]
         fused = self._columns.fuse_first(branch.node, [output.expression for output in branch.outputs])
@@ -410,6 +415,6 @@ def _arrow_schema(schema: T.StructType, time_zone: str) -> pa.Schema:
     return to_arrow_schema(schema, timezone=time_zone, error_on_duplicated_field_names_in_struct=True)
 
 
-def _max_span(sources: tuple[SourceTime, ...], port: PortTime, fed: tuple[FedTime, ...]) -> int | None:
-    kept = retention(sources, port, fed)
+def _max_span(sources: tuple[SourceTime, ...], port: PortTime, blocks: tuple[BlockTime, ...]) -> int | None:
+    kept = retention(sources, port, blocks)
     return None if kept is None else max(kept // SPANS_PER_RETENTION, 1)

@@ -20,7 +20,7 @@ from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import JoinInput, Output, Source, all_of
-from anabranch.plan.watermark import FedTime, PortTime, SourceTime
+from anabranch.plan.watermark import BlockTime, PortTime, SourceTime
 from anabranch.processor.tasks import ProcessorPlan
 from anabranch.runtime.rows.fallible import Judged
 from anabranch.runtime.rows.keys import INJECTIVE
@@ -36,7 +36,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class InputLayout:
-    """What of a source of an input is evaluated below the join, and where its values go.
+    """How rows of one source become rows of an input: the expressions below the join, and the slots of their values.
 
     `leaf` is the number of the input, `port` where its rows go, `label` what the source is called where rows are
     counted. `source_time` is the event time of the source's stream. `types` are those of a derived stream's columns.
@@ -82,8 +82,8 @@ class Carried:
 class Lane:
     """Results of an operator that travel to a port: what they have to meet, their key, and their columns.
 
-    `tag` is what rows are told from others by on the way. `hashed` is what their hash is of: keys, canonical and in
-    carried form, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they
+    `tag` tells its rows from others on the way. Their hash is computed from `hashed`: keys, canonical and in carried
+    form, over the names of the columns. `computed` are pairs of a slot and what Spark puts there: keys, if they
     are stored, and expressions. `stored` are state columns and the slots they come in.
     """
 
@@ -99,7 +99,8 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What travels between two rounds: `yielded` by processors, of which Spark makes what is in the `slots`."""
+    """The rows that travel between two rounds: processors yield the columns `yielded`, and Spark puts them into
+    `slots`."""
 
     lanes: tuple[Lane, ...]
     slots: tuple[Slot, ...]
@@ -133,7 +134,7 @@ class Outlet:
 
 @dataclass(frozen=True, slots=True)
 class AnswerLayout:
-    """The answer to a query: all that comes out of some outlets."""
+    """The answer to a query: all rows that leave by some outlets."""
 
     name: str
     outlets: tuple[int, ...]
@@ -141,9 +142,9 @@ class AnswerLayout:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Everything the shell has to know to pack rows, run processors and name results.
+    """All that packing, processors and answers need to know of a compiled plan.
 
-    `inputs` are the streams that feed the network's inputs, and `sources` their times; `fed` are the times of what
+    `inputs` are the streams that feed the network's inputs, and `sources` their times; `blocks` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
     operator, `ports` are the times of all ports. `placements` say where each operator is at first, `families` which of
     them run fused and stay together.
@@ -157,7 +158,7 @@ class Layout:
     placements: tuple[Placement, ...]
     families: tuple[int, ...]
     sources: tuple[SourceTime, ...]
-    fed: tuple[FedTime, ...]
+    blocks: tuple[BlockTime, ...]
     ports: tuple[PortTime, ...]
     timed: bool
     processor: ProcessorPlan

@@ -20,14 +20,14 @@ from pyspark.sql import types as T
 from anabranch.plan.names import unquoted
 from anabranch.plan.query import Source, quote
 from anabranch.plan.texts import is_name
-from anabranch.runtime.compile.lanes import place
+from anabranch.runtime.compile.lanes import assign_slots
 from anabranch.runtime.compile.layout import InputLayout, Layout, Slot
 from anabranch.runtime.rows.carried import carried_type, to_carried
 from anabranch.runtime.rows.fallible import Judged
 
 
 class Must(Enum):
-    """What the value of an expression must be for a row to take part."""
+    """The value that an expression must have for a row to take part."""
 
     BE_TRUE = "true"
     BE_THERE = "not null"
@@ -36,7 +36,7 @@ class Must(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fallible:
-    """An expression that can fail on a row, what it is called in the note on such a row, and what its value must be."""
+    """An expression that can fail on a row, its name in the note on such a row, and the value that it must have."""
 
     expression: Judged
     what: str
@@ -58,7 +58,8 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What has to be equal for inputs to share a packed source: the rows, their time, and what can fail on them.
+    """How an input reads its rows. Inputs with equal readings share a packed source: same rows, same time, same
+    failures.
 
     A sub-query may have `noted` that a row is bad. Such a row meets no further conditions, so then all of these have to
     be met before rows are packed, and have to be equal, too (`selected`).
@@ -118,7 +119,7 @@ def packed_layout(layout: Layout) -> PackedLayout:
 
 
 def reading_of(entry: InputLayout) -> Reading:
-    """What an input needs to be read."""
+    """The reading of an input."""
     fallible = [
         Fallible(condition, f"the condition {condition.text}", Must.BE_TRUE)
         for condition in entry.conditions
@@ -177,7 +178,7 @@ def _source(
             text = to_carried(quote(name), data_type)
             wanted[text] = carried_type(data_type)
             columns[text] = name, data_type
-    placed = place(slots, list(wanted.values()))
+    placed = assign_slots(slots, list(wanted.values()))
     for text in filter(is_name, wanted):
         columns.setdefault(text, (unquoted(text), wanted[text]))
     values = (Value(text, slot, *columns.get(text, (None, None))) for text, slot in zip(wanted, placed, strict=True))

@@ -1,4 +1,4 @@
-"""Queries that Spark has analysed, ready to run together."""
+"""A prepared plan: queries that Spark has analysed and that are ready to run together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from anabranch.runtime.compile.splitting import Share
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PreparedPlan:
     """Queries, ready to run together. `schemas` are those of their answers.
 
     `packing` and `packed` live as long as Spark's streaming query, and so do `read`: the streams in the order in which

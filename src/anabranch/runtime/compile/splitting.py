@@ -20,9 +20,9 @@ from anabranch.runtime.rows.carried import from_carried
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What an input takes of packed rows: those of a source that meet `conditions`.
+    """The packed rows that an input takes: those of a source that meet `conditions`.
 
-    `hashed` is what their hash is of; `values` are pairs of a slot of the exchange and what is put there. Texts are
+    Their hash is computed from `hashed`; `values` are pairs of a slot of the exchange and what is put there. Texts are
     over the slots of packed rows.
     """
 
@@ -33,13 +33,13 @@ class Share:
 
 
 def shares_of(layout: Layout, packed: PackedLayout) -> tuple[Share, ...] | None:
-    """What each input of a plan takes of packed rows; None if something that it needs is not packed."""
+    """The share of each input of a plan; None if something that one of them needs is not packed."""
     if layout.timed and not packed.timed:
         return None
     shares = []
     for entry in layout.inputs:
-        found = (_share(entry, n, source) for n, source in enumerate(packed.sources))
-        share = next((share for share in found if share is not None), None)
+        candidates = (_share(entry, n, source) for n, source in enumerate(packed.sources))
+        share = next((share for share in candidates if share is not None), None)
         if share is None:
             return None
         shares.append(share)
@@ -47,7 +47,7 @@ def shares_of(layout: Layout, packed: PackedLayout) -> tuple[Share, ...] | None:
 
 
 def _share(entry: InputLayout, number: int, source: PackedSource) -> Share | None:
-    """What an input takes of a source; None if that is not enough."""
+    """The share of an input of one source; None if the source does not have all that the input needs."""
     conditions = conditions_of(entry)
     if source.reading != reading_of(entry) or not set(source.conditions) <= set(conditions):
         return None
@@ -62,12 +62,12 @@ def _share(entry: InputLayout, number: int, source: PackedSource) -> Share | Non
     values = [(slot, _over_slots(text, slots, columns)) for slot, text in entry.values]
     if None in rest or None in keys or any(text is None for _, text in values):
         return None
-    known = [key for key in keys if key is not None]
-    nulls = [f"({key}) IS NULL" for key in known] if entry.grouped and len(known) > 1 else []
+    present = [key for key in keys if key is not None]
+    nulls = [f"({key}) IS NULL" for key in present] if entry.grouped and len(present) > 1 else []
     return Share(
         number,
         tuple(text for text in rest if text is not None),
-        (*known, *nulls),
+        (*present, *nulls),
         tuple((slot, text) for slot, text in values if text is not None),
     )
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from anabranch.checkpoint.step import Delivery, End
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
-from anabranch.manager.debt import behind
+from anabranch.manager.debt import backlog
 from anabranch.manager.monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.context import StepContext
@@ -29,7 +29,7 @@ from anabranch.runtime.driver.step_result import (
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest
-from anabranch.state.partition import describe
+from anabranch.state.partition import partition_info
 from anabranch.state.report import Report, combine
 
 
@@ -44,7 +44,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     change = _adapt(context, orders, reports, manifests, newest)
     after = change.distribution
     for p in change.touched:
-        reports[p].look_at(after.manifests[p])
+        reports[p].count_state(after.manifests[p])
     adapted = {p: (reports[p], after.manifests[p]) for p in change.touched}
     step = run.checkpoint.next_step(
         last,
@@ -91,7 +91,7 @@ def _adapt(
     settled = orders.times.limits.settled
     moment = Moment(
         step=orders.number,
-        since=context.times.since(newest, settled, behind(context.shape, manifests)),
+        since=context.times.since(newest, settled, backlog(context.shape, manifests)),
         settled=settled,
         cleaned_up=orders.clean_up,
         arrived=sum(sum(report.received) for report in reports),
@@ -117,7 +117,7 @@ def _tell(
     cleaned_up = clean_up_sentences(orders.clean_up, answered, reports, before, context.shape)
     for kind, text, details in (*change.sentences, *cleaned_up):
         events.add(kind, text, **details)
-    for reason, use in context.shortage.look(context.memory_uses(), change.pushed):
+    for reason, use in context.shortage.messages(context.memory_uses(), change.pushed):
         events.add(EventKind.MEMORY, reason, **use.details())
     if isinstance(orders.kind, End):
         shown = f"{rows:,} rows of the answer were waiting for it" if rows >= 0 else "all is answered"
@@ -134,7 +134,10 @@ def _keep_result(
         results.append(results.pop().without_groups())
     shape = context.shape
     groups = tuple(
-        {operator.name: describe(manifest.operators[operator.number], shape.groups) for operator in shape.operators}
+        {
+            operator.name: partition_info(manifest.operators[operator.number], shape.groups)
+            for operator in shape.operators
+        }
         for manifest in context.manifests
     )
     results.append(
@@ -144,6 +147,7 @@ def _keep_result(
             tuple(reports),
             output_rows,
             context.answers.plan.aliases,
+            tuple(operator.name for operator in shape.operators),
             step.newest,
             step.totals,
             context.memory_uses(),

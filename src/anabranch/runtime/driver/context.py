@@ -6,21 +6,23 @@ counters, the adaptation, events and results. A change of plan is a new context 
 
 from __future__ import annotations
 
+import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.adaptation import Adaptation
-from anabranch.manager.budgets import Memory
-from anabranch.manager.debt import behind
+from anabranch.manager.budgets import MemoryBudgets
+from anabranch.manager.debt import backlog
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.plan_shape import PlanShape, shape_of
 from anabranch.observe.events import EventLog
-from anabranch.plan.watermark import Behind
+from anabranch.plan.watermark import Backlog
 from anabranch.runtime.compile.layout import Layout
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.counters import Counters
 from anabranch.runtime.driver.step_result import StepResult, StepSettings
 from anabranch.runtime.driver.times import Times
@@ -32,13 +34,17 @@ from anabranch.state.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens."""
+    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens.
+
+    `clock` gives the time that policies go by, in seconds since 1970. How long work took is measured, whatever it says.
+    """
 
     settings: StepSettings
-    memory: Memory
+    memory: MemoryBudgets
     checkpoint: Checkpoint
     events: EventLog
     results: deque[StepResult]
+    clock: Callable[[], float] = time.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +52,7 @@ class StepContext:
     """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory."""
 
     run: RunParts
-    plan: Plan
+    plan: PreparedPlan
     shape: PlanShape
     answers: Answers
     processors: Processors
@@ -72,16 +78,16 @@ class StepContext:
         last = self.in_force.last
         return last.settled if last else (None,) * self.layout.groupings
 
-    def behind(self) -> Behind:
+    def backlog(self) -> Backlog:
         """What is behind the watermarks."""
-        return behind(self.shape, self.manifests)
+        return backlog(self.shape, self.manifests)
 
     def memory_uses(self) -> tuple[MemoryUse, ...]:
         """What the memory of each processor is used for."""
         return memory_uses(self.shape, self.run.memory, self.manifests, self.settled)
 
 
-def step_context(run: RunParts, plan: Plan, answers: Answers) -> StepContext:
+def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepContext:
     """Put together what makes the steps of a run under a plan; nothing is in force yet."""
     layout = plan.layout
     shape = shape_of(plan.network, layout.processor, layout.families)
@@ -95,7 +101,7 @@ def step_context(run: RunParts, plan: Plan, answers: Answers) -> StepContext:
         processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
         times=Times(plan.network, layout),
         in_force=InForce(run.checkpoint, asked, empty),
-        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies),
+        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )

@@ -13,8 +13,8 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import requests_after
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
-from anabranch.runtime.compile.document import describe_plan
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.document import plan_document
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts, StepContext, step_context
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.sinks.answers import Answers, Target
@@ -22,7 +22,7 @@ from anabranch.runtime.sinks.leftovers import take_back_output
 from anabranch.state.store import Json
 
 # Requests, and the names of the streams that were read before, as a plan that Spark has analysed.
-Prepare = Callable[[Sequence[Request], Sequence[str]], Plan]
+Prepare = Callable[[Sequence[Request], Sequence[str]], PreparedPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Question:
 class Proposal:
     """Queries that fit a checkpoint: their plan, and its document. Steps may have `begun` to be made before."""
 
-    plan: Plan
+    plan: PreparedPlan
     document: Json
     questions: Mapping[str, Question]
     begun: bool
@@ -53,7 +53,7 @@ class OpenedRun:
     """A run whose last step is in force: what makes its steps, its plan, and where answers go, by query."""
 
     runner: StepRunner
-    plan: Plan
+    plan: PreparedPlan
     targets: dict[str, Target]
 
 
@@ -71,7 +71,7 @@ def propose(
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     plan = prepare(requests, [name for name, _, _ in read])
     described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-    return Proposal(plan, describe_plan(plan, described), questions, begun)
+    return Proposal(plan, plan_document(plan, described), questions, begun)
 
 
 def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:

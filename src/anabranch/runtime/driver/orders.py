@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,7 +56,7 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
         batch_id=batch_id,
         sink_id=batch_id + moved_up,
         directory=checkpoint.reports(number),
-        times=context.times.of_step(last, context.behind(), ending=ending),
+        times=context.times.of_step(last, context.backlog(), ending=ending),
         clean_up=clean_up,
         hold=hold,
     )
@@ -65,7 +64,7 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
 
 def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) -> list[StepTask]:
     """What the step asks of each processor; `folders` are where they write what comes out of each outlet."""
-    now, checkpoint = time.time(), context.run.checkpoint
+    now, checkpoint = context.run.clock(), context.run.checkpoint
     warm = context.adaptation.relocator.to_warm(context.in_force.distribution)
     return [
         StepTask(

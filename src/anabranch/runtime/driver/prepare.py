@@ -15,7 +15,7 @@ from anabranch.runtime.compile.checks import check_answers, check_inputs, check_
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.lay_out import lay_out
 from anabranch.runtime.compile.packed import packed_layout
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.compile.splitting import shares_of
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
@@ -32,9 +32,9 @@ def prepare(
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
-    running: Plan | None = None,
+    running: PreparedPlan | None = None,
     checked: bool = False,
-) -> Plan:
+) -> PreparedPlan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
 
     If a plan is `running`, what its streaming query packs is kept if that is enough. Else streams are read anew; those
@@ -64,7 +64,7 @@ def prepare(
         read = tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names)
         shares = shares_of(layout, packing)
     assert shares is not None, "what is packed for a plan is enough for it"
-    return Plan(
+    return PreparedPlan(
         requests=tuple(requests),
         network=network,
         layout=layout,

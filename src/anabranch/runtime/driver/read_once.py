@@ -12,20 +12,20 @@ from pyspark.sql import DataFrame
 
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ResumeMismatchError
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import streaming_leaves
 
 NOT_REPLAYABLE = frozenset({"socket"})
 INSTEAD = "write what it sends into files or Kafka first, and read these"
 
 
-def read_once(plan: Plan, frames: Mapping[str, DataFrame]) -> dict[str, str]:
+def read_once(plan: PreparedPlan, frames: Mapping[str, DataFrame]) -> dict[str, str]:
     """The streams of a plan that cannot be read twice, each with the name of such a source."""
     sources = {name: [leaf.toString() for leaf in streaming_leaves(frames[name])] for name, _, _ in plan.read}
     return {name: source for name, leaves in sources.items() for source in NOT_REPLAYABLE.intersection(leaves)}
 
 
-def check_replay(checkpoint: Checkpoint, plan: Plan, frames: Mapping[str, DataFrame]) -> list[str]:
+def check_replay(checkpoint: Checkpoint, plan: PreparedPlan, frames: Mapping[str, DataFrame]) -> list[str]:
     """Refuse to resume with streams that cannot be read twice; return a warning for each that begins now."""
     begun = checkpoint.last_step() is not None or checkpoint.has_planned(-1)
     before = {name for name, _, _ in checkpoint.plan(checkpoint.plan_number)["read"]} if begun else set()

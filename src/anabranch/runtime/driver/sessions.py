@@ -1,13 +1,16 @@
-"""The Spark sessions of a run's steps: each streaming query has one of its own, and sinks have theirs.
+"""The Spark sessions of a run's steps: each streaming query has one of its own, sinks have theirs, and so has what a
+step gets that is made without a batch.
 
 What a user's function sets in the session of its results does not change how processors are run.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.spark.batch_session import prepare_session
+from anabranch.runtime.spark.internals import empty_frame
 from anabranch.runtime.spark.query_settings import session_like
 
 
@@ -42,3 +45,8 @@ class Sessions:
         """The session in which sinks get answers."""
         assert self._of_sinks is not None, "a step has been started"
         return self._of_sinks
+
+
+def no_rows(spark: SparkSession, plan: PreparedPlan) -> DataFrame:
+    """An empty batch, in a session of its own."""
+    return empty_frame(session_like(spark), plan.packed.schema)

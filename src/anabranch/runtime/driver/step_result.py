@@ -33,7 +33,7 @@ class StepSettings:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A committed step as told to the user; `output_rows` are by query.
+    """A committed step as told to the user; `output_rows` are by query, `operators` are named in the order of reports.
 
     `memory` is per processor: what its memory is used for, and what it owes. So are `groups`, what is known of the
     partition groups of each operator; they are kept for the last step only. The step took so many `seconds`.
@@ -44,6 +44,7 @@ class StepResult:
     reports: tuple[Report, ...]
     output_rows: dict[str, int]
     labels: tuple[str, ...]
+    operators: tuple[str, ...]
     newest: tuple[int | None, ...]
     totals: dict[str, Any] = field(default_factory=dict)
     memory: tuple[MemoryUse, ...] = ()

@@ -20,7 +20,7 @@ from anabranch.manager.actions.clean_up_groups import merged
 from anabranch.manager.debt import owes
 from anabranch.manager.ending import next_ending_step
 from anabranch.manager.monitor import Moment
-from anabranch.manager.policies.clean_up import ASKED, choose
+from anabranch.manager.policies.clean_up import ON_REQUEST, choose
 from anabranch.manager.snapshot import Snapshot
 from anabranch.observe.events import EventKind
 from anabranch.plan.explain import Measured
@@ -134,7 +134,7 @@ class StepRunner:
     @property
     def _rows_wait(self) -> bool:
         states = (state for manifest in self._context.manifests for state in manifest.operators)
-        return any(state.held or state.overdue for state in states)
+        return any(state.held or state.lagging for state in states)
 
     @property
     def owing_groups(self) -> int:
@@ -178,7 +178,7 @@ class StepRunner:
         with self.gate.step(), self._explained(packed):
             in_force.awaiting = spilled_by if self.owes(spilled_by) else None
             if in_force.awaiting is not None and self._may_go_on:
-                self._take(packed, Delivery, tuple(choose(self._look(spilled_by), ASKED, back=True)))
+                self._take(packed, Delivery, tuple(choose(self._look(spilled_by), ON_REQUEST, back=True)))
                 in_force.awaiting = spilled_by if self.owes(spilled_by) else None
             return in_force.awaiting is not None
 
@@ -213,7 +213,7 @@ class StepRunner:
         """What there is between two steps; somebody may await the results of what was spilled up to a step."""
         context = self._context
         moment = Moment(self.last_number, (), context.settled, awaiting=awaiting)
-        return context.adaptation.look(moment, context.in_force.distribution)
+        return context.adaptation.snapshot(moment, context.in_force.distribution)
 
     def _go_on_with_announced(self, packed: DataFrame) -> None:
         checkpoint = self._context.run.checkpoint

@@ -10,13 +10,18 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from anabranch.runtime.compile.prepared import Plan
+from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.spark.logs import FILE_MANAGER, file_manager
 
 
 def start_spark_query(
-    spark: SparkSession, plan: Plan, runner: StepRunner, trigger: Mapping[str, Any], directory: Path, name: str | None
+    spark: SparkSession,
+    plan: PreparedPlan,
+    runner: StepRunner,
+    trigger: Mapping[str, Any],
+    directory: Path,
+    name: str | None,
 ) -> StreamingQuery:
     """Start the query, with its own logs in `directory`; every batch of it is given to `runner`."""
     writer = plan.packed.writeStream.foreachBatch(runner).trigger(**trigger)

@@ -8,7 +8,16 @@ from dataclasses import dataclass, replace
 from anabranch.checkpoint.step import Step
 from anabranch.kernel.operator import Settled
 from anabranch.plan.network import Network
-from anabranch.plan.watermark import Behind, Thresholds, below, earlier, ended, frontier, is_answered, thresholds
+from anabranch.plan.watermark import (
+    Backlog,
+    Thresholds,
+    earlier_times,
+    frontier,
+    is_answered,
+    settled_at_end,
+    thresholds,
+    with_feeding_inputs,
+)
 from anabranch.runtime.compile.layout import Layout
 
 
@@ -29,22 +38,24 @@ class Times:
         self._network = network
         self._layout = layout
 
-    def of_step(self, last: Step | None, behind: Behind, *, ending: bool) -> StepTimes:
+    def of_step(self, last: Step | None, backlog: Backlog, *, ending: bool) -> StepTimes:
         """What holds in the step after the last one; it may take the input for ended."""
         newest = last.newest if last else (None,) * len(self._layout.inputs)
         before = last.settled if last else (None,) * self._layout.groupings
-        limits = self._thresholds(newest, before, behind)
+        limits = self._thresholds(newest, before, backlog)
         if ending and last is not None:
-            limits = replace(limits, settled=ended(self._layout.ports, self._layout.fed, self._ends(last), before))
+            limits = replace(
+                limits, settled=settled_at_end(self._layout.ports, self._layout.blocks, self._ends(last), before)
+            )
         pairs = zip(before, limits.settled, strict=True)
         settled = tuple(Settled(then, now) for then, now in pairs)
-        return StepTimes(limits, settled, self._since(limits, behind))
+        return StepTimes(limits, settled, self._since(limits, backlog))
 
     def since(
-        self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind
+        self, newest: Sequence[int | None], settled: Sequence[int | None], backlog: Backlog
     ) -> tuple[int | None, ...]:
         """Per operator, what results of rows that come after a step cannot be older than."""
-        return self._since(replace(self._thresholds(newest, settled, behind), settled=tuple(settled)), behind)
+        return self._since(replace(self._thresholds(newest, settled, backlog), settled=tuple(settled)), backlog)
 
     def waiting(self, last: Step | None) -> bool:
         """Whether rows wait for the end of the input."""
@@ -55,17 +66,17 @@ class Times:
         ends: list[int | None] = [None] * self._layout.groupings
         for port in self._layout.ports:
             if port.grouping is not None:
-                inside = below(port.inside, self._layout.fed)
+                inside = with_feeding_inputs(port.inside, self._layout.blocks)
                 pairs = zip(self._layout.inputs, last.newest, strict=True)
                 seen = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
                 ends[port.grouping] = max(seen) + 1 if seen else None
         return ends
 
-    def _thresholds(self, newest: Sequence[int | None], settled: Sequence[int | None], behind: Behind) -> Thresholds:
+    def _thresholds(self, newest: Sequence[int | None], settled: Sequence[int | None], backlog: Backlog) -> Thresholds:
         layout = self._layout
-        return thresholds(layout.sources, layout.ports, newest, settled, layout.fed, behind.owed, behind.held)
+        return thresholds(layout.sources, layout.ports, newest, settled, layout.blocks, backlog.owed, backlog.held)
 
-    def _since(self, limits: Thresholds, behind: Behind) -> tuple[int | None, ...]:
+    def _since(self, limits: Thresholds, backlog: Backlog) -> tuple[int | None, ...]:
         network, groupings = self._network, self._layout.processor.groupings
         found = []
         for n in range(len(network.operators)):
@@ -74,7 +85,7 @@ class Times:
             if n in groupings:
                 found.append(limits.settled[groupings.index(n)])
             else:
-                owed = {m: time for m, time in behind.owed.items() if m in lower}
-                held = {m: time for m, time in behind.held.items() if m in lower or m == n}
-                found.append(frontier(inside, (*lower, n), limits.marks, earlier(owed, held)))
+                owed = {m: time for m, time in backlog.owed.items() if m in lower}
+                held = {m: time for m, time in backlog.held.items() if m in lower or m == n}
+                found.append(frontier(inside, (*lower, n), limits.marks, earlier_times(owed, held)))
         return tuple(found)

@@ -25,15 +25,15 @@ from anabranch.runtime.compile.layout import Exchange, Lane, Slot
 from anabranch.runtime.compile.packed import Must, PackedLayout, PackedSource, Reading
 from anabranch.runtime.rows.carried import from_carried, type_text
 from anabranch.runtime.rows.derived import Sources, passing
-from anabranch.runtime.rows.fallible import VALUE, attempt
+from anabranch.runtime.rows.fallible import VALUE, try_value
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
 from anabranch.state.run import HASH, TS
 
 # The number of a packed row's source.
 SOURCE = "source"
 
-# What attempts give, by the text of the expression that can fail.
-Attempts = dict[str, Column]
+# The tried values (`rows/fallible`), by the text of the expression that can fail.
+TriedValues = dict[str, Column]
 
 _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
@@ -41,7 +41,7 @@ _EPOCH = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 def pack(layout: PackedLayout, sources: Sources, read: Sequence[str] = ()) -> DataFrame:
     """All sources as one streaming DataFrame of packed rows.
 
-    Streams come in the order in which they are `read`, also those that nothing is needed of any more.
+    Streams come in the order in which they are `read`, also those of which no input takes rows any more.
     """
     packed = []
     for name in dict.fromkeys([*read, *(source.stream for source in layout.sources)]):
@@ -56,14 +56,14 @@ def pack(layout: PackedLayout, sources: Sources, read: Sequence[str] = ()) -> Da
 
 
 def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
-    """What processors yield into an exchange as packed rows of the next round: selected, hashed, with keys."""
+    """Turn the rows that processors yield into packed rows of the next round: select them, and add hashes and keys."""
     rows = yielded.selectExpr("*", *(text for lane in exchange.lanes for text in joined_columns(lane)))
     conditions = {lane.tag: all_of(lane.conditions) or "true" for lane in exchange.lanes}
     if any(lane.conditions for lane in exchange.lanes):
         rows = rows.where(_by_lane(conditions, exchange))
-    known = [name for name in (INPUT, TS) if name in yielded.columns]
+    passed_on = [name for name in (INPUT, TS) if name in yielded.columns]
     hashes = {lane.tag: f"xxhash64({', '.join(lane.hashed)})" for lane in exchange.lanes}
-    made = [f"{_by_lane(hashes, exchange)} AS {HASH}", *known]
+    made = [f"{_by_lane(hashes, exchange)} AS {HASH}", *passed_on]
     for slot in exchange.slots:
         texts = {lane.tag: text for lane in exchange.lanes for place, text in lane.computed if place == slot.name}
         if slot.name in exchange.yielded.names and texts:
@@ -75,7 +75,7 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
 
 
 def joined_columns(lane: Lane) -> list[str]:
-    """The columns of what travels to a port, by their names above the joins and in their own types."""
+    """The columns of a lane, by their names above the joins and in their own types."""
     return [f"{from_carried(column.slot, column.type)} AS {quote(column.name)}" for column in lane.columns]
 
 
@@ -88,15 +88,15 @@ def _by_lane(texts: dict[int, str], exchange: Exchange) -> str:
 
 def _pack_source(layout: PackedLayout, number: int, source: PackedSource, frame: DataFrame) -> DataFrame:
     fallible = [entry.expression for entry in source.reading.fallible]
-    attempts = {expression.text: attempt(frame.sparkSession, expression) for expression in fallible}
-    rows = _taking_part(source, frame, attempts)
+    tried_values = {expression.text: try_value(frame.sparkSession, expression) for expression in fallible}
+    rows = _taking_part(source, frame, tried_values)
     columns = [F.expr(f"{number}S AS {SOURCE}")]
     if layout.timed:
         columns.append(_time_column(source.reading).alias(TS))
     if layout.can_reject:
-        columns.append(_reject_column(source.reading, frame, attempts).alias(REJECT))
+        columns.append(_reject_column(source.reading, frame, tried_values).alias(REJECT))
     values = {value.slot: value.text for value in source.values}
-    columns.extend(_slot_column(slot, values, attempts) for slot in layout.slots)
+    columns.extend(_slot_column(slot, values, tried_values) for slot in layout.slots)
     return rows.select(*columns)
 
 
@@ -111,23 +111,23 @@ def _pack_nothing(layout: PackedLayout, frame: DataFrame) -> DataFrame:
     return frame.where("false").select(*columns)
 
 
-def _taking_part(source: PackedSource, frame: DataFrame, attempts: Attempts) -> DataFrame:
+def _taking_part(source: PackedSource, frame: DataFrame, tried_values: TriedValues) -> DataFrame:
     """The rows that no condition excludes and that have a key, as far as that can be told."""
-    asked = [F.expr(condition) for condition in source.conditions]
+    conditions = [F.expr(condition) for condition in source.conditions]
     for entry in source.reading.fallible:
-        tried = attempts[entry.expression.text]
+        tried = tried_values[entry.expression.text]
         if entry.must is Must.BE_TRUE:
-            asked.append(tried.isNull() | tried[VALUE])
+            conditions.append(tried.isNull() | tried[VALUE])
         elif entry.must is Must.BE_THERE:
-            asked.append(tried.isNull() | tried[VALUE].isNotNull())
-    return passing(frame, asked)
+            conditions.append(tried.isNull() | tried[VALUE].isNotNull())
+    return passing(frame, conditions)
 
 
-def _slot_column(slot: Slot, values: dict[str, str], attempts: Attempts) -> Column:
+def _slot_column(slot: Slot, values: dict[str, str], tried_values: TriedValues) -> Column:
     if slot.name not in values:
         return F.lit(None).cast(slot.type).alias(slot.name)
     text = values[slot.name]
-    return attempts[text][VALUE].alias(slot.name) if text in attempts else F.expr(f"{text} AS {slot.name}")
+    return tried_values[text][VALUE].alias(slot.name) if text in tried_values else F.expr(f"{text} AS {slot.name}")
 
 
 def _time_column(reading: Reading) -> Column:
@@ -138,14 +138,14 @@ def _time_column(reading: Reading) -> Column:
     return F.expr(f"IF(coalesce({in_range}, false), {micros}, 0L)")
 
 
-def _reject_column(reading: Reading, frame: DataFrame, attempts: Attempts) -> Column:
+def _reject_column(reading: Reading, frame: DataFrame, tried_values: TriedValues) -> Column:
     """The note on what is wrong with a row, or null."""
     nothing = F.lit(None).cast("string")
     stream = reading.source.stream
     notes = [F.col(quote(NOTE))] if NOTE in frame.columns else []
     notes += [
         F.when(
-            attempts[entry.expression.text].isNull(),
+            tried_values[entry.expression.text].isNull(),
             bad_row(frame, stream, ", ".join(entry.expression.reads), literal(f"{entry.what} cannot be evaluated")),
         )
         for entry in reading.fallible

@@ -1,9 +1,9 @@
 """All processors of a step, as Spark sees them: one task each per round, with an exchange before every round.
 
 The engine runs them itself, to their end, before any sink sees an answer: whatever a user does with an answer (coalesce
-it, read half of it, read it twice) cannot reach them. What they report has to add up before a step is committed: there
-is one report per round and processor, named by the task that Spark took for done, and as many rows have arrived in
-every round as Spark has written into its exchange.
+it, read half of it, read it twice) cannot reach them. Before a step is committed the reports are checked: there is
+one per round and processor, named by the task that Spark took for done, and as many rows have arrived in every round as
+Spark has written into its exchange.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Processors:
         return self._owned[processor]
 
     def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
-        """Give each processor its task, wait for all of them, and see that nothing is missing."""
+        """Run the task of each processor, wait for all of them, and check that no report and no row is missing."""
         self._limit_batches(packed.sparkSession)
         *sent, last = self._frames(packed, tasks)
         names = [str(row[REPORT]) for row in last.collect()]
@@ -104,7 +104,7 @@ class Processors:
         return reports
 
     def yielded(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
-        """What the processors yield into each exchange, if each is given its task."""
+        """The rows that the processors yield into each exchange when each runs its task."""
         return self._frames(packed, tasks)[:-1]
 
     def _frames(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
@@ -127,12 +127,12 @@ class Processors:
         return self._addresses[number].multiplied(rows)
 
     def _crossing(self, number: int) -> dict[str, T.DataType]:
-        """The columns of what a row contains that goes into the exchange before a round."""
+        """The columns of rows that go into the exchange before a round."""
         exchange = self._layout.exchanges[number - 1] if number else None
         timed = self._layout.timed if exchange is None else TS in exchange.yielded.names
         slots = self._layout.slots if exchange is None else exchange.slots
-        known: dict[str, T.DataType] = {HASH: T.LongType(), **({TS: T.LongType()} if timed else {})}
-        return {**known, **{slot.name: slot.type for slot in slots}}
+        columns: dict[str, T.DataType] = {HASH: T.LongType(), **({TS: T.LongType()} if timed else {})}
+        return {**columns, **{slot.name: slot.type for slot in slots}}
 
 
 def _again(tasks: list[StepTask]) -> list[StepTask]:

@@ -1,4 +1,4 @@
-"""Route: a routing rendered for Spark, as literals of one batch's plan.
+"""Routing rows in Spark: a routing written as an expression, with its tables as literals of one batch's plan.
 
 Where every group has an owner, the processor of a row is one expression over its tag and key hash. Where rows of a
 group are spread, the expression also reads a hash of the whole row: of all columns that travel and that Spark can hash.

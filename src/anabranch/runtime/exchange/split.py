@@ -23,7 +23,7 @@ from anabranch.state.run import HASH, TS
 
 
 class Split:
-    """Makes the rows of a plan's inputs of packed rows."""
+    """A function that makes the rows of a plan's inputs out of packed rows."""
 
     def __init__(self, layout: Layout, packed: PackedLayout, shares: Sequence[Share]) -> None:
         """Put the expressions together; they are parsed once."""

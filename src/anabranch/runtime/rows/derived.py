@@ -1,4 +1,4 @@
-"""Derived streams as Spark's DataFrames: what sub-queries in FROM make of registered streams.
+"""Derived streams as Spark's DataFrames: the rows that sub-queries in FROM select from registered streams.
 
 A source passes its selections one after the other, all of them Spark expressions. Beside the columns of the sub-query
 travel the event time of the row it was made of, and a note if a condition or a column fails on it: such a row is not
@@ -19,7 +19,7 @@ from pyspark.sql import types as T
 from anabranch.checkpoint.settings import Settings
 from anabranch.plan.query import DERIVED_TIME, Output, Selection, Source, quote
 from anabranch.runtime.rows.carried import type_text
-from anabranch.runtime.rows.fallible import VALUE, attempt, judge
+from anabranch.runtime.rows.fallible import VALUE, judge, try_value
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
 
 
@@ -53,9 +53,9 @@ class Sources:
         rows = self._made[source, time]
         return rows if types is None else self._in_types(source, time, rows.schema, types)
 
-    def _in_types(self, source: Source, time: str | None, found: T.StructType, types: T.StructType) -> DataFrame:
+    def _in_types(self, source: Source, time: str | None, own: T.StructType, types: T.StructType) -> DataFrame:
         *others, last = source.steps
-        cast = replace(last, outputs=in_types(last.outputs, found, types))
+        cast = replace(last, outputs=in_types(last.outputs, own, types))
         return self.frame(replace(source, steps=(*others, cast)), time)
 
 
@@ -67,11 +67,11 @@ def passing(rows: DataFrame, conditions: Sequence[Column]) -> DataFrame:
     return rows.where(F.col(quote(NOTE)).isNotNull() | met if NOTE in rows.columns else met)
 
 
-def in_types(outputs: Sequence[Output], found: T.StructType, types: T.StructType) -> tuple[Output, ...]:
-    """Columns that have the types that were found, brought to others; a cast may fail on a row like any expression."""
+def in_types(outputs: Sequence[Output], own: T.StructType, types: T.StructType) -> tuple[Output, ...]:
+    """Cast columns from their `own` types to others. A cast may fail on a row like any expression."""
     return tuple(
         output
-        if found[output.name].dataType == types[output.name].dataType
+        if own[output.name].dataType == types[output.name].dataType
         else replace(output, expression=f"CAST({output.expression} AS {type_text(types[output.name].dataType)})")
         for output in outputs
     )
@@ -79,20 +79,22 @@ def in_types(outputs: Sequence[Output], found: T.StructType, types: T.StructType
 
 def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None) -> DataFrame:
     judged = judge(rows, [*selection.conditions, *(output.expression for output in selection.outputs)])
-    attempts = {one.text: attempt(rows.sparkSession, one) for one in judged if one.can_fail}
+    tried_values = {one.text: try_value(rows.sparkSession, one) for one in judged if one.can_fail}
     notes = [F.col(quote(NOTE))] if NOTE in rows.columns else []
     for one in judged:
-        if one.text in attempts:
+        if one.text in tried_values:
             what = "the condition" if one.text in selection.conditions else "the column"
             problem = literal(f"{what} {one.text} cannot be evaluated")
-            notes.append(F.when(attempts[one.text].isNull(), bad_row(rows, stream, ", ".join(one.reads), problem)))
-    asked = [
-        F.expr(condition) if condition not in attempts else attempts[condition].isNull() | attempts[condition][VALUE]
+            notes.append(F.when(tried_values[one.text].isNull(), bad_row(rows, stream, ", ".join(one.reads), problem)))
+    conditions = [
+        F.expr(condition)
+        if condition not in tried_values
+        else tried_values[condition].isNull() | tried_values[condition][VALUE]
         for condition in selection.conditions
     ]
     columns = [
-        attempts[output.expression][VALUE].alias(output.name)
-        if output.expression in attempts
+        tried_values[output.expression][VALUE].alias(output.name)
+        if output.expression in tried_values
         else F.expr(f"{output.expression} AS {quote(output.name)}")
         for output in selection.outputs
     ]
@@ -100,4 +102,4 @@ def _select(rows: DataFrame, selection: Selection, stream: str, time: str | None
         columns.append(F.expr(f"{quote(time)} AS {quote(DERIVED_TIME)}"))
     if notes:
         columns.append(F.coalesce(*notes).alias(NOTE))
-    return passing(rows, asked).select(*columns)
+    return passing(rows, conditions).select(*columns)

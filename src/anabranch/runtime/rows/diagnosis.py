@@ -1,4 +1,4 @@
-"""What to tell the user when a batch fails inside Spark because of the data.
+"""Turn errors of Spark that are due to the data into errors that tell the user what to do.
 
 Bad rows of a stream never get here: they are found before the exchange and reported by processors. What is left are
 records that a source cannot read, and SELECT expressions or conditions between streams that fail on a joined row.
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import AnabranchError, BadRowError, DiskFullError
 from anabranch.plan.query import Output
-from anabranch.runtime.rows.fallible import VALUE, attempt, judge
+from anabranch.runtime.rows.fallible import VALUE, judge, try_value
 from anabranch.runtime.rows.notes import row_text
 from anabranch.state.store import FREE_SOME, NO_SPACE
 
@@ -29,27 +29,29 @@ _UNREADABLE = ("[FAILED_READ_FILE", "[MALFORMED_RECORD_IN_PARSING")
 
 
 def unreadable_source(error: BaseException) -> AnabranchError | None:
-    """The whole story of a file or record that a source cannot read, if that is what the error is about."""
+    """The error to raise for a file or record that a source cannot read; None if Spark's error is about something
+    else."""
     story = list(_causes(error))
     if not any(cause.startswith(_UNREADABLE) for cause in story):
         return None
-    told = f"a source cannot be read: {' '.join(dict.fromkeys(story))}"
+    message = f"a source cannot be read: {' '.join(dict.fromkeys(story))}"
     if not any(cause.startswith(_UNREADABLE[1]) for cause in story):
-        return AnabranchError(told)
+        return AnabranchError(message)
     return BadRowError(
-        f"{told} What becomes of malformed records is up to the source's options: with mode=PERMISSIVE, what cannot be "
-        "read is null and the record stands in the column that columnNameOfCorruptRecord names; with "
+        f"{message} What becomes of malformed records is up to the source's options: with mode=PERMISSIVE, what cannot "
+        "be read is null and the record stands in the column that columnNameOfCorruptRecord names; with "
         "mode=DROPMALFORMED it is left out"
     )
 
 
 def full_disk_inside(error: BaseException) -> AnabranchError | None:
-    """What to tell of a disk that was full where a task or Spark itself wrote, if that is what the error is about."""
+    """The error to raise for a full disk that a task or Spark wrote to; None if Spark's error is about something
+    else."""
     story = " ".join([str(error), *_causes(error)])
     if NO_SPACE not in story and NO_SPACE_OF_JAVA not in story:
         return None
-    found = re.search(rf"{NO_SPACE} [^(]*", story)
-    where = found[0].strip() if found else "a disk that Spark writes to is full (spark.local.dir, checkpoint or sink)"
+    match = re.search(rf"{NO_SPACE} [^(]*", story)
+    where = match[0].strip() if match else "a disk that Spark writes to is full (spark.local.dir, checkpoint or sink)"
     return DiskFullError(f"{where}. {FREE_SOME}")
 
 
@@ -69,23 +71,23 @@ def failing_joined_row(
     names = [f"the condition {text}" for text in conditions]
     names += [f"the column {output.name}, {output.expression}," for output in outputs]
     judged = judge(joined, [*conditions, *(output.expression for output in outputs)])
-    tried = {n: attempt(joined.sparkSession, one) for n, one in enumerate(judged) if one.can_fail}
+    tried = {n: try_value(joined.sparkSession, one) for n, one in enumerate(judged) if one.can_fail}
     if not tried:
         return None
     if condition is not None:
         joined = joined.where(tried[0].isNull() | tried[0][VALUE] if 0 in tried else condition)
     failed = [one.isNull() for one in tried.values()]
     try:
-        found = joined.where(reduce(or_, failed)).select(row_text(joined), *failed).first()
+        failing = joined.where(reduce(or_, failed)).select(row_text(joined), *failed).first()
     except PySparkException:
         return None  # the first error is the one to tell
-    if found is None:
+    if failing is None:
         return None
-    name = names[list(tried)[found[1:].index(True)]]
+    name = names[list(tried)[failing[1:].index(True)]]
     return BadRowError(
-        f"{name} fails on a joined row: {str(error).splitlines()[0]} The row is {found[0]}. A joined row cannot be put "
-        "into quarantine, because the rows it is made of may be part of other results; use try_cast, try_divide and "
-        "the like"
+        f"{name} fails on a joined row: {str(error).splitlines()[0]} The row is {failing[0]}. A joined row cannot be "
+        "put into quarantine, because the rows it is made of may be part of other results; use try_cast, try_divide "
+        "and the like"
     )
 
 

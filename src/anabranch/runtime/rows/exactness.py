@@ -29,8 +29,8 @@ def compared_as(spark: SparkSession, left: T.DataType, right: T.DataType) -> T.D
     """The type to which Spark brings both sides of an equality. Spark decides, as settings have a say in it."""
     sides = (f"CAST(NULL AS {type_text(side)})" for side in (left, right))
     analysed = spark.range(0).selectExpr(f"{' = '.join(sides)} AS k")._jdf.queryExecution().analyzed()
-    found = analysed.projectList().apply(0).child().left().dataType().json()
-    return T._parse_datatype_json_string(found)
+    described = analysed.projectList().apply(0).child().left().dataType().json()
+    return T._parse_datatype_json_string(described)
 
 
 def has_fixed_offset(spark: SparkSession) -> bool:

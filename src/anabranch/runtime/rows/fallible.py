@@ -1,14 +1,14 @@
 """Expressions that may fail on a row, and how to evaluate them so that only the row is lost, not the run.
 
-In ANSI mode, Spark's default, `CAST(v AS INT)` or `a / b` raises an error for some rows. An attempt evaluates such an
-expression to a struct of its value, or to null where it fails, so that a failure differs from a null value.
+In ANSI mode, Spark's default, `CAST(v AS INT)` or `a / b` raises an error for some rows. `try_value` evaluates such
+an expression to a struct of its value, or to null where it fails, so that a failure differs from a null value.
 
-Attempts are not free and keep Spark from pushing a condition down to the source, so they are for expressions that can
+Trying is not free and keeps Spark from pushing a condition down to the source, so it is for expressions that can
 fail. `judge` decides that on Spark's own analysed tree: an expression is safe if every node of it is known never to
 raise. What is not known counts as able to fail; a constant part does not, since it fails for all rows or for none.
 
 Catalyst's TryEval is what Spark's own try_ functions are made of; PySpark has no public name for it. Python functions
-are evaluated in an operator of their own, so an attempt would not catch their errors, and they count as safe. So does
+are evaluated in an operator of their own, so `try_value` would not catch their errors, and they count as safe. So does
 what a SQL function with parameters is part of: Spark computes the parameters in an operator of their own.
 """
 
@@ -73,7 +73,7 @@ def judge(rows: DataFrame, texts: Sequence[str]) -> list[Judged]:
     return [judges[n].judge(text, trees.apply(n)) for n, text in enumerate(texts)]
 
 
-def attempt(spark: SparkSession, expression: Judged) -> Column:
+def try_value(spark: SparkSession, expression: Judged) -> Column:
     """The expression's value as a struct with the field VALUE, or null on rows where it fails.
 
     Spark moves an expression that occurs twice out of its context, hence also out of a TryEval, but not out of a branch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -24,6 +26,16 @@ def empty_frame(spark: SparkSession, schema: T.StructType) -> DataFrame:
     """
     rows = spark.sparkContext._jsc.emptyRDD().rdd()
     return DataFrame(spark._jsparkSession.applySchemaToPythonRDD(rows, schema.json()), spark)
+
+
+@contextmanager
+def stays_active(spark: SparkSession) -> Iterator[None]:
+    """Afterwards this is the session that Spark goes by in this thread; `createDataFrame` of others changes that."""
+    try:
+        yield
+    finally:
+        SparkSession._activeSession = spark
+        spark_class(spark, "classic.SparkSession").setActiveSession(spark._jsparkSession)
 
 
 def exchanged_rows(collected: DataFrame, exchanges: int) -> list[int] | None:

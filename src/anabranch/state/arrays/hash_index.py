@@ -1,4 +1,4 @@
-"""Where to look for a hash among ascending hashes, without a binary search.
+"""An index that finds hashes among ascending hashes without a binary search.
 
 Hashes are spread evenly, so their leading bits nearly tell their row: the index keeps the first row of each of some
 buckets of equal width, between half and twice as many as there are rows. A look-up reads one offset and compares one
@@ -38,7 +38,8 @@ class HashIndex:
         return cls(hashes, shift, offsets)
 
     def locate(self, wanted: NDArray[np.uint64]) -> tuple[Indices, Indices]:
-        """Which of the ascending `wanted` are there, as positions in `wanted`, and the first row of each."""
+        """Find the ascending `wanted` hashes. Returns the positions in `wanted` of those that occur, and the first row
+        of each."""
         hashes = self.hashes
         first = int(np.searchsorted(wanted, hashes[0], side="left"))
         last = int(np.searchsorted(wanted, hashes[-1], side="right"))

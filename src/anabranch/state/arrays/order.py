@@ -1,10 +1,10 @@
 """The order of rows in a run: by hash, then by time.
 
-Most of what is sorted is made of a few parts that are in order already: runs that are merged, rows that have waited, or
-that were found run by run. Sorting by hash alone, stably, makes few passes over such parts, and leaves rows of one hash
-in the order of the parts, which is that of time unless parts overlap in time. That takes a tenth of the time of a sort
-by both. Where it was not enough is seen in one more pass, and only rows of these hashes are sorted again: where groups
-have moved, some parts reach far back, but only for the keys of these groups.
+Most of what is sorted consists of a few parts that are in order already: runs that are merged, rows that have waited,
+or rows that were looked up run by run. Sorting by hash alone, stably, makes few passes over such parts, and leaves rows
+of one hash in the order of the parts, which is that of time unless parts overlap in time. That takes a tenth of the
+time of a sort by both. Where it was not enough is seen in one more pass, and only rows of these hashes are sorted
+again: where groups have moved, some parts reach far back, but only for the keys of these groups.
 """
 
 from __future__ import annotations

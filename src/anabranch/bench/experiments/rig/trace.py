@@ -9,12 +9,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import pairwise
-from typing import Any
 
 from anabranch.api.run import Run
 from anabranch.observe.events import Event, EventKind
+from anabranch.observe.progress import BatchProgress, ProcessorProgress
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +136,14 @@ def read_trace(
     name: str, run: Run, ended: float, repeat: int = 0, batch_seconds: Sequence[float] | None = None
 ) -> Trace:
     """What an ended run did; it ended at `ended`, by the clock. Without `batch_seconds` Spark tells these."""
-    told = [progress for progress in run.recentProgress if "anabranch" in progress]
-    ends = [_end_of(progress) for progress in told]
-    events = run.events
+    batches = run.batches_since()
+    ends = [batch.ended for batch in batches]
+    events = run.events_since()
     spills = _of_kind(events, EventKind.SPILL)
     over = _of_kind(events, EventKind.MEMORY)
-    moments = _moments(told, batch_seconds or [one["durationMs"]["triggerExecution"] / 1000 for one in told])
+    moments = _moments(batches, batch_seconds or [batch.seconds for batch in batches])
     cleaned = sum(event.details["answered"] or 0 for event in _of_kind(events, EventKind.CLEAN_UP))
-    counts = (run.lastProgress or {}).get("anabranch", {}).get("totals", {}).get("results", {})
-    everything = sum(rows or 0 for rows in counts.values())
+    everything = sum(rows or 0 for rows in run.progress.totals.results.values()) if run.progress is not None else 0
     return Trace(
         name,
         moments,
@@ -160,29 +158,25 @@ def read_trace(
     )
 
 
-def _moments(told: Sequence[dict[str, Any]], batch_seconds: Sequence[float]) -> tuple[Moment, ...]:
+def _moments(batches: Sequence[BatchProgress], batch_seconds: Sequence[float]) -> tuple[Moment, ...]:
     moments: list[Moment] = []
-    for progress, seconds in zip(told, batch_seconds, strict=False):
-        ours, before = progress["anabranch"], moments[-1] if moments else BEFORE
+    for batch, seconds in zip(batches, batch_seconds, strict=False):
+        step, before = batch.step, moments[-1] if moments else BEFORE
         moments.append(
             Moment(
                 before.batch + 1,
                 before.seconds + seconds,
-                before.rows + sum(ours["receivedRows"].values()),
-                before.results + progress["sink"]["numOutputRows"],
-                tuple(_processor(entry) for entry in ours["processors"]),
+                before.rows + sum(entry.received for entry in step.inputs),
+                before.results + step.output_rows,
+                tuple(_processor(entry) for entry in step.processors),
             )
         )
     return tuple(moments)
 
 
-def _processor(entry: dict[str, Any]) -> ProcessorMoment:
+def _processor(entry: ProcessorProgress) -> ProcessorMoment:
     return ProcessorMoment(
-        entry["activeBytes"],
-        entry["spilledBytes"],
-        entry["busyMs"] / 1000,
-        entry.get("heldRows") or 0,
-        entry.get("cpuMs", 0.0) / 1000,
+        entry.active_bytes, entry.spilled_bytes, entry.busy_ms / 1000, entry.held_rows, entry.cpu_ms / 1000
     )
 
 
@@ -193,9 +187,3 @@ def _relocated(event: Event, ends: Sequence[float]) -> Relocated:
 
 def _of_kind(events: Sequence[Event], kind: EventKind) -> list[Event]:
     return [event for event in events if event.kind == kind]
-
-
-def _end_of(progress: dict[str, Any]) -> float:
-    """When a batch ended, in seconds since 1970."""
-    begun = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
-    return float(begun + progress["durationMs"]["triggerExecution"] / 1000)

@@ -1,0 +1,159 @@
+"""A run on a checkpoint whose batches are fed by hand: what stands in for Spark's streaming query.
+
+Spark notes in a log that a batch has begun before it brings it; the engine goes by that after a crash. So does this.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+import anabranch
+from anabranch.api.engine import Engine
+from anabranch.api.query import Query
+from anabranch.api.testing.rows import Rows
+from anabranch.api.testing.streams import FedStream, prepare
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.journal import open_log
+from anabranch.checkpoint.queries import REMOVE, missing_queries
+from anabranch.checkpoint.settings import describe_engine
+from anabranch.errors import CheckpointError, ConfigError, did_you_mean
+from anabranch.manager.budgets import MemoryBudgets
+from anabranch.observe.events import EventKind, EventLog
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
+from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step_runner import StepRunner
+from anabranch.runtime.exchange.pack import pack
+from anabranch.runtime.rows.derived import Sources
+from anabranch.runtime.sinks.answers import Target
+from anabranch.runtime.spark.internals import empty_frame, stays_active
+from anabranch.runtime.spark.query_settings import session_like, settings_in_force
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query that is answered, and where its answer goes."""
+
+    query: Query
+    target: Target
+
+    def question(self) -> Question:
+        """As a run is opened with it."""
+        return Question(self.query._bound, self.query._described, lambda _: self.target)
+
+
+class FedRun:
+    """Opens a run, delivers its batches, and lets it go. Events and results go on when it is opened again."""
+
+    def __init__(self, engine: Engine, missing: str, clock: Callable[[], float]) -> None:
+        """Nothing is opened yet; `missing` queries of the checkpoint are refused or removed."""
+        self._engine = engine
+        self._missing = missing
+        self._clock = clock
+        self.fed: dict[str, FedStream] = {}
+        self.events = EventLog(clock)
+        self.results: deque[StepResult] = deque()
+        self.next_batch = 0
+        self.checkpoint = Checkpoint(engine.checkpoint)
+        self._session: SparkSession
+        self._parts: RunParts
+        self._opened: OpenedRun | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether steps can be made."""
+        return self._opened is not None
+
+    @property
+    def runner(self) -> StepRunner:
+        """What makes the steps."""
+        return self._now_open.runner
+
+    @property
+    def plan(self) -> PreparedPlan:
+        """The plan that is in force."""
+        return self._now_open.plan
+
+    @property
+    def _now_open(self) -> OpenedRun:
+        assert self._opened is not None, "it has been started"
+        return self._opened
+
+    def start(self, queries: Mapping[str, Asked]) -> None:
+        """Take the checkpoint and go on from its last step, unless that is done."""
+        if self._opened is not None:
+            return
+        engine = self._engine
+        self._session = session_like(engine.spark)
+        prepare(self._session)
+        self.checkpoint = Checkpoint(engine.checkpoint)
+        settings = settings_in_force(engine.spark)
+        self.checkpoint.take(describe_engine(anabranch.__version__, engine.groups, settings))
+        self.events = open_log(self.checkpoint, self._clock)
+        memory = MemoryBudgets(engine._settings.memory)
+        self._parts = RunParts(engine._settings, memory, self.checkpoint, self.events, self.results, self._clock)
+        try:
+            self._resume(queries)
+        except BaseException:
+            self.stop()
+            raise
+
+    def _resume(self, queries: Mapping[str, Asked]) -> None:
+        last = self.checkpoint.last_step()
+        if last is not None:
+            self.events.add(EventKind.RESUME, f"continuing after step {last.number}, batch {last.batch_id}")
+        self.next_batch = last.batch_id + 1 if last is not None else 0
+        self.open(queries, missing_queries(self.checkpoint, list(queries)) if self._missing == REMOVE else [])
+        if self.checkpoint.announced(last) is not None:
+            self.runner.go_on(self.no_rows())
+
+    def open(self, queries: Mapping[str, Asked], removed: Collection[str]) -> None:
+        """Answer these queries from now on, without those that are removed."""
+        questions = {name: asked.question() for name, asked in queries.items()}
+        proposal = propose(self.checkpoint, questions, self._engine._prepare_again, removed)
+        self._opened = open_run(self._parts, proposal)
+
+    def stop(self) -> None:
+        """Let the checkpoint go."""
+        self.checkpoint.release()
+        self._opened = None
+
+    def tables(self, given: Mapping[str, Rows]) -> dict[str, pa.Table]:
+        """The rows of a batch as a test gives them, by stream, as Arrow tables."""
+        for name in given:
+            if name not in self.fed:
+                raise ConfigError(f"there is no stream {name!r} to feed; {did_you_mean(name, list(self.fed))}")
+        return {name: self.fed[name].table(self._session, rows) for name, rows in given.items()}
+
+    def deliver(self, tables: Mapping[str, pa.Table], number: int | None = None) -> None:
+        """Bring a batch, by default the next one; streams that are not named bring nothing."""
+        batch_id = self.next_batch if number is None else number
+        with stays_active(self._engine.spark):
+            frames = {name: stream.frame(self._session, tables.get(name)) for name, stream in self.fed.items()}
+            packed = pack(self.plan.packing, Sources(frames))
+            self._note_begun(batch_id)
+            self.runner(packed, batch_id)
+        self.next_batch = batch_id + 1
+
+    def _note_begun(self, batch_id: int) -> None:
+        """Note that a batch has begun, in the form of Spark's log: an offset for every source."""
+        sources = sum(number * uses for _, number, uses in self.plan.read)
+        log = self.checkpoint.spark / "offsets" / str(batch_id)
+        log.parent.mkdir(exist_ok=True)
+        log.write_text("\n".join(["v1", "{}", *["-"] * sources]))
+
+    def no_rows(self) -> DataFrame:
+        """What a step without a batch is given."""
+        return empty_frame(session_like(self._session), self.plan.packed.schema)
+
+    def check_nothing_under_way(self) -> None:
+        """Refuse steps between two batches while one has begun that is not committed."""
+        last = self.checkpoint.last_step()
+        if last is not None and self.checkpoint.has_planned(last.batch_id):
+            raise CheckpointError("a batch has failed; feed it again before anything else is done")

@@ -1,0 +1,285 @@
+"""The engine without Structured Streaming around it: a test says what is in a batch, and sees what a step makes of it.
+
+All else is that of a run: what `open_run` puts together makes the steps, on a real checkpoint. Nothing happens in the
+background: rows that were held back go on when a test lets them, what is owed is delivered when a test cleans up.
+
+Limit: a checkpoint that was made here has no log of Spark's, so no run of `Engine.start` can go on from it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from anabranch.api.engine import Engine
+from anabranch.api.progress import lateness_of, progress_of
+from anabranch.api.query import Query
+from anabranch.api.targets import UNNAMED
+from anabranch.api.testing.collected import Collected
+from anabranch.api.testing.crash import PLACES, crashing
+from anabranch.api.testing.fed_run import Asked, FedRun
+from anabranch.api.testing.rows import Rows
+from anabranch.api.testing.state import state_by_group
+from anabranch.api.testing.streams import Schema, fed_stream
+from anabranch.checkpoint.queries import REFUSE, check_missing
+from anabranch.errors import ConfigError, did_you_mean
+from anabranch.observe.events import Event
+from anabranch.observe.numbers import parse_bytes
+from anabranch.observe.progress import as_dict
+from anabranch.quantities.clock import Clock
+from anabranch.runtime.driver.manual_changes import ManualChanges
+from anabranch.runtime.sinks.answers import Target
+from anabranch.state.failpoints import FailpointError
+
+Sink = Callable[[DataFrame, int], None]
+
+
+class Steps:
+    """A run of continuous queries that takes a step when a test says so.
+
+    Args:
+        spark: the session to run on.
+        checkpoint: a directory for the state; a test's own.
+        processors: how many query processors share the state.
+        clock: the time that policies and events go by; by default the machine's.
+        missing: what becomes of queries that the checkpoint answers and that are not asked again: as of `Engine.start`.
+        settings: the other arguments of `Engine`, such as memory, groups and policies.
+
+    `engine` is the engine that it works with: operators of your own are registered there.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        checkpoint: str | os.PathLike[str],
+        *,
+        processors: int = 2,
+        clock: Clock | None = None,
+        missing: str = REFUSE,
+        **settings: Any,
+    ) -> None:
+        """Nothing is written before the first step."""
+        check_missing(missing)
+        self.engine = Engine(spark, checkpoint, processors, **settings)
+        self._queries: dict[str, Asked] = {}
+        self._collected = Collected()
+        self._run = FedRun(self.engine, missing, time.time if clock is None else clock.now)
+
+    def __enter__(self) -> Steps:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    # What is asked.
+
+    def stream(
+        self,
+        name: str,
+        schema: Schema,
+        *,
+        time: str | None = None,
+        lateness: str | timedelta | None = None,
+        through: Callable[[DataFrame], DataFrame] | None = None,
+    ) -> None:
+        """A stream that the test feeds.
+
+        Args:
+            name: how queries refer to it.
+            schema: of the rows that are fed, such as "k BIGINT, ts TIMESTAMP, v DOUBLE", Spark's or Arrow's.
+            time: as for `Engine.register`.
+            lateness: as for `Engine.register`.
+            through: what your program does with the rows before it registers them: a function from DataFrame to
+                DataFrame, without state.
+        """
+        stream = fed_stream(self.engine.spark, name, schema, through)
+        self.engine._register(name, stream.frame(self.engine.spark), time, lateness)
+        self._run.fed[name] = stream
+
+    def query(
+        self,
+        query: str | Query,
+        *,
+        name: str = UNNAMED,
+        joins: str = "auto",
+        emit: str = "tuple",
+        sink: Sink | None = None,
+    ) -> Query:
+        """Answer a query from the next step on.
+
+        Args:
+            query: its text, or what your program has made of `steps.engine` with `sql`.
+            name: what it is called among several.
+            joins: as for `Engine.sql`.
+            emit: as for `Engine.sql`.
+            sink: a function as for `foreachBatch`, instead of `answer`, which collects the results.
+        """
+        if name in self._queries:
+            raise ConfigError(f"there is a query {name!r} already; give each a name of its own with name=...")
+        asked = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
+        if asked._engine is not self.engine:
+            raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
+        target = Target(self._collected.sink_of(name), reads_all=True) if sink is None else Target(sink)
+        self._change({**self._queries, name: Asked(asked, target)})
+        return asked
+
+    def remove(self, name: str) -> None:
+        """Answer a query no longer; what it has answered stays."""
+        if name not in self._queries:
+            raise ConfigError(f"there is no query {name!r}; {did_you_mean(name, list(self._queries))}")
+        if len(self._queries) == 1:
+            raise ConfigError(f"{name!r} is the only query")
+        self._change({other: asked for other, asked in self._queries.items() if other != name}, [name])
+
+    # Steps.
+
+    def feed(self, batches: Mapping[str, Rows] | None = None, /, **streams: Rows) -> None:
+        """Deliver a batch: one step. Streams that are not named bring nothing.
+
+        Rows are tuples, dicts or an Arrow table: `steps.feed(A=[(1, "one")], B=table)`.
+        """
+        self._begin()
+        self._run.deliver(self._run.tables({**(batches or {}), **streams}))
+
+    def end(self) -> None:
+        """Take the input for ended, as a run that processes what is there: all that is owed or waits is answered."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        self._run.runner.end(self._run.no_rows())
+
+    def clean_up(self) -> None:
+        """Deliver all results that spilling has postponed so far, as `Run.clean_up` does."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        spilled_by = self._run.runner.last_number
+        while self._run.runner.clean_up(self._run.no_rows(), spilled_by):
+            pass
+
+    def let_go_on(self) -> bool:
+        """Let rows go on that were held back, as a run does after a second without a batch; whether any still wait."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        return self._run.runner.let_go_on(self._run.no_rows())
+
+    # Adaptations, between two steps.
+
+    def spill(self, groups: int | Iterable[int] | None = None, *, operator: str | None = None) -> None:
+        """Push partition groups to disk, by default all: what they owe from then on comes when it is cleaned up."""
+        self._manual().spill(None if groups is None else _listed(groups), operator)
+
+    def relocate(
+        self, groups: int | Iterable[int], *, to: int, operator: str | None = None, pace: int | str | None = None
+    ) -> None:
+        """Move partition groups to a processor, as `Run.relocate` does."""
+        self._manual().relocate(_listed(groups), to, operator, None if pace is None else parse_bytes(pace))
+
+    def rescale(self, processors: int) -> None:
+        """Go on with another number of processors, as `Run.rescale` does."""
+        self._manual().rescale(processors)
+
+    def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
+        """Change how much active state a processor may have, or all of them, as `Run.set_memory` does."""
+        self._manual().give_memory(None if memory is None else parse_bytes(memory), processor)
+
+    # Life and death.
+
+    def start(self) -> None:
+        """Take the checkpoint and put the queries together. The first step does it, if nobody has before."""
+        self._check_has_query()
+        self._run.start(self._queries)
+
+    def stop(self) -> None:
+        """Let the checkpoint go. `start`, or the next step, goes on from it."""
+        self._run.stop()
+
+    def resume(self) -> None:
+        """Stop, and go on from the checkpoint as a new run does: with the policies and budgets of the beginning."""
+        self.stop()
+        self.start()
+
+    def crash_and_resume(
+        self, batches: Mapping[str, Rows] | None = None, /, *, at: str = "after_sink", **streams: Rows
+    ) -> None:
+        """Deliver a batch, crash in its step, go on from the checkpoint, and deliver it again, as Spark does.
+
+        `at` is where: "before_sink", "after_sink", "before_commit" or "after_commit".
+        """
+        if at not in PLACES:
+            raise ConfigError(f"a step cannot crash at {at!r}; {did_you_mean(at, PLACES)}")
+        self._begin()
+        number, tables = self._run.next_batch, self._run.tables({**(batches or {}), **streams})
+        try:
+            with crashing(at):
+                self._run.deliver(tables)
+        except FailpointError:
+            self.resume()
+        self._run.deliver(tables, number)
+
+    # What is to be seen.
+
+    def answer(self, name: str | None = None) -> pa.Table:
+        """The results of a query so far; the name may be left out if there is only one."""
+        return self._collected.all(*self._asked(name))
+
+    def last_answer(self, name: str | None = None) -> pa.Table:
+        """The results of a query in the last step that was taken, or in all steps that `clean_up` or `end` took."""
+        return self._collected.last(*self._asked(name))
+
+    def state(self) -> list[dict[str, Any]]:
+        """The partition groups that have state now: a dict for each processor, operator and group.
+
+        It has the numbers of `Run.groups`, and the rows that are active, spilled and held back.
+        """
+        return state_by_group(self._run.runner._context) if self._run.is_open else []
+
+    @property
+    def progress(self) -> dict[str, Any] | None:
+        """What was counted in the last step, as in a run's `lastProgress["anabranch"]`; None before the first."""
+        if not (self._run.is_open and self._run.results):
+            return None
+        return as_dict(progress_of(self._run.results[-1], lateness_of(self._run.plan.layout)))
+
+    @property
+    def events(self) -> list[Event]:
+        """What happened so far that is worth telling, oldest first."""
+        return self._run.events.all()
+
+    def _begin(self) -> None:
+        self.start()
+        self._collected.begin()
+
+    def _manual(self) -> ManualChanges:
+        self._begin()
+        return self._run.runner.manual
+
+    def _change(self, queries: dict[str, Asked], removed: Collection[str] = ()) -> None:
+        """Answer these queries from now on; still those before, if these are refused."""
+        if self._run.is_open:
+            self._run.open(queries, removed)
+        self._queries = queries
+
+    def _check_has_query(self) -> None:
+        if not self._queries:
+            raise ConfigError("there is no query to answer yet; ask one with query(...) before the first step")
+
+    def _asked(self, name: str | None) -> tuple[str, Query]:
+        self._check_has_query()
+        if name is None and len(self._queries) > 1:
+            raise ConfigError(f"there are several queries; name one of {', '.join(self._queries)}")
+        name = next(iter(self._queries)) if name is None else name
+        if name not in self._queries:
+            raise ConfigError(f"there is no query {name!r}; {did_you_mean(name, list(self._queries))}")
+        return name, self._queries[name].query
+
+
+def _listed(groups: int | Iterable[int]) -> list[int]:
+    return list(groups) if isinstance(groups, Iterable) else [groups]
