@@ -26,7 +26,7 @@ from anabranch.language.grouping import (
 )
 from anabranch.language.items import Item, read_items
 from anabranch.language.scope import ColumnRef, Scope, match, open_scope
-from anabranch.language.shape import AUTO, read_shape
+from anabranch.language.shape import read_shape
 from anabranch.language.source import SourceText
 from anabranch.plan.arrangement import UnconnectedError
 from anabranch.plan.join_order import arranged
@@ -45,6 +45,7 @@ from anabranch.plan.query import (
     StreamSchema,
     Term,
 )
+from anabranch.plan.shape_text import AUTO
 
 # Per alias: the columns that travel above the join, and the conditions below it.
 Needed = dict[str, set[str]]

@@ -2,7 +2,8 @@
 
 Parentheses hold what one operator joins, two parts or more: "(A B C) D" joins three streams at once, and their results
 with D. Names are the aliases of FROM; a name with spaces or parentheses stands in back-quotes. With "auto" and
-"multiway" streams that share a key meet in one operator (`plan/arrangement`).
+"multiway" streams that share a key meet in one operator (`plan/arrangement`). What is read here, `plan/shape_text`
+writes.
 """
 
 from __future__ import annotations
@@ -12,9 +13,7 @@ import re
 from anabranch.errors import QueryError, did_you_mean
 from anabranch.language.scope import match
 from anabranch.plan.arrangement import Shape
-
-AUTO = "auto"
-MULTIWAY = "multiway"
+from anabranch.plan.shape_text import AUTO, MULTIWAY
 
 _TOKENS = re.compile(r"\s*(?:(?P<mark>[()])|`(?P<quoted>(?:[^`]|``)+)`|(?P<name>[^\s()`,]+)|(?P<comma>,))")
 

@@ -1,18 +1,24 @@
 """Plans of queries: pure descriptions of what to compute, free of Spark and of storage.
 
-query        a bound query: logical, and with its joins in one order
-names        which names in an expression are columns
-texts        columns of expressions replaced by others
-arrangement  which streams meet in which operator, given the equalities between them
-join_keys    join keys out of equalities
-join_order   a logical query arranged for one shape of its joins
-network      several queries as one network of operators with ports
-port_state   which rows a port stores, whatever the tree of operators
-identity     which operators of different queries are the same
-assembly     queries put together into one network
-placement    where operators are
-routing      which processors get a row, by port and partition group
-rounds       operators put into rounds, with an exchange of rows before each
-watermark    what is late, dead and settled, as arithmetic on event time
-explain, svg the plan for people
+query             a bound query: logical, and with its joins in one order
+names             which names in an expression are columns
+texts             columns of expressions replaced by others
+arrangement       which streams meet in which operator, given the equalities between them
+join_keys         join keys out of equalities
+join_order        a logical query arranged for one shape of its joins
+shape_text        a shape of joins as text
+join_estimates    how many rows joins of some inputs have and make
+order_cost        what one order of joins costs
+join_orders       the best orders of joins
+migration_cost    the equations of paper 3 for changes of order
+migration_choice  what a change of order will cost by each strategy, and which one to take
+network           several queries as one network of operators with ports
+port_state        which rows a port stores, whatever the tree of operators
+identity          which operators of different queries are the same
+assembly          queries put together into one network
+placement         where operators are
+routing           which processors get a row, by port and partition group
+rounds            operators put into rounds, with an exchange of rows before each
+watermark         what is late, dead and settled, as arithmetic on event time
+explain,          svg the plan for people
 """

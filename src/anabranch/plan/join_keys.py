@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from anabranch.plan.arrangement import Shape, arrange
+from anabranch.plan.arrangement import InputNumbers, Shape, arrange
 from anabranch.plan.query import Equality, Term
 
 TermClass = tuple[Term, ...]
@@ -81,6 +81,12 @@ def plan_keys(aliases: Sequence[str], equalities: Sequence[Equality], shape: Sha
             checks += _connecting(written, touched, part_of)
         operators.append(KeyedJoin(meeting.parts, meeting.keys, keys, tuple(checks)))
     return KeyPlan(classes, tuple(conditions), tuple(operators))
+
+
+def reaches(aliases: Sequence[str], equalities: Sequence[Equality]) -> tuple[InputNumbers, ...]:
+    """Per class of a plan the numbers of the aliases that have a term in it."""
+    number = {alias: n for n, alias in enumerate(aliases)}
+    return tuple(frozenset(number[term.alias] for term in terms) for terms in _classes(equalities))
 
 
 def _connecting(

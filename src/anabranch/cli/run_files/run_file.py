@@ -49,11 +49,11 @@ from anabranch.cli.run_files.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
-from anabranch.language.shape import AUTO
 from anabranch.manager.policies import POLICIES
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import even_placement
+from anabranch.plan.shape_text import AUTO
 from anabranch.runtime.sinks.formats import FILE_FORMATS
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
