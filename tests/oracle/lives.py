@@ -45,7 +45,7 @@ REFUSALS = [
     "never ends here",
     "is a sub-query",
     "is migrating to",
-    "kept by another hash",
+    "would keep its rows otherwise",
     "can fail on a row",
 ]
 

@@ -84,12 +84,16 @@ def _groups_document(plan: PreparedPlan, n: int) -> Json:
     in_place = columns.in_place.get(n)
     types = columns.key_types[n] if in_place is None or lower is None else columns.key_types[lower]
     texts = [text for text, _ in port.state.identity.key]
+    groups = columns.groups[n]
+    assert groups is not None, "only a grouping has groups"
+    stored = [data_type.simpleString() for _, data_type in groups.arguments]
     return {
+        "stored": dict(zip(groups.names, stored, strict=True)),
         "hashed": [[texts[k], types[j].simpleString()] for j, k in enumerate(in_place or range(len(texts)))],
         "nulls apart": in_place is None and len(texts) > 1,
         **(_grouping_document(grouping) or {}),
         "by": texts,
-        "aggregates": [call.function for call in grouping.calls],
+        "aggregates": [[aggregate.function, aggregate.column] for aggregate in groups.aggregates],
         "having": [],
     }
 
