@@ -21,9 +21,11 @@ from anabranch.api.testing.streams import fed_stream
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE
 from anabranch.observe.events import EventLog
+from anabranch.plan.join_order import shape_of
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import check_routings
+from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
@@ -131,6 +133,11 @@ class Steps:
                 slices += [piece for generation in state.generations for port in generation.ports for piece in port]
                 home = home_groups(found.routings[n], p)
                 assert not present_groups(slices, self.groups, cuts) - home, f"operator {n} on processor {p}"
+
+    def order(self) -> str:
+        """The order of the query's joins that is in force."""
+        request = next(request for request in self.plan.requests if request.name == self.name)
+        return shape_text(shape_of(request.query), [entry.alias for entry in request.query.inputs])
 
     @property
     def runner(self) -> StepRunner:

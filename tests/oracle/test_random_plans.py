@@ -64,6 +64,24 @@ def test_moving_state_by_chance_changes_no_groups(spark: SparkSession, tmp_path:
     check(spark, tmp_path, draw_grouped(seed), seed, ChanceSpill(seed), ChanceMoves(seed))
 
 
+@pytest.mark.parametrize("seed", [7, 8, 15])
+def test_migrating_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """From any order to any other, several times, with spills, moves, rescales and crashes in between."""
+    plan, policies = draw(seed, 3 + seed % 3, wild=seed % 4 == 0), (ChanceSpill(seed), ChanceMoves(seed))
+    hardships = Hardships(policies, crashes=0.5 if seed % 2 else 0.0, migrations=0.8)
+    life = Life(spark, tmp_path, plan, random.Random(seed), hardships=hardships)
+    life.live()
+    life.check()
+
+
+@pytest.mark.parametrize("seed", [10])
+def test_migrating_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    policies = (ChanceSpill(seed), ChanceMoves(seed))
+    life = Life(spark, tmp_path, draw_grouped(seed), random.Random(seed), hardships=Hardships(policies, migrations=0.8))
+    life.live()
+    life.check()
+
+
 @pytest.mark.parametrize("seed", [6])
 def test_random_plans_in_one_engine_each_answer_as_duckdb_does(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     plan = draw_grouped(seed) if seed % 3 == 0 else draw(seed, 3)

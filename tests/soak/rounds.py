@@ -78,6 +78,7 @@ def draw_round(seed: int) -> Drawn:
         crashes=rng.choice([0.0, 0.3, 0.6]),
         changes=bool(others) and rng.random() < 0.7,
         reshaped=rng.random() < 0.2,
+        migrations=rng.choice([0.0, 0.4, 0.8]),
     )
     return Drawn(plan, others, hardships, odd=rng.random() < 0.2)
 

@@ -1,17 +1,26 @@
-"""What a change of a running run's queries has to keep to."""
+"""What a change of a running run has to keep to, and a run as its migrations see it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
+
 from anabranch.api.session_settings import settings_of_a_run
-from anabranch.api.targets import check_target
+from anabranch.api.targets import check_target, target_of
 from anabranch.errors import ConfigError
+from anabranch.plan.join_order import shape_of
+from anabranch.plan.shape_text import shape_text
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Proposal, Question
 from anabranch.runtime.driver.read_once import read_once
+from anabranch.runtime.sinks.answers import Target
 from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
+    from anabranch.api.run import Run
     from anabranch.api.writer import Writer
     from anabranch.checkpoint.directory import Checkpoint
     from anabranch.runtime.compile.prepared import PreparedPlan
@@ -41,3 +50,56 @@ def check_may_restart(engine: Engine, checkpoint: Checkpoint, plan: PreparedPlan
             f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
             "aggregate or a join), which Spark cannot carry over to another query"
         )
+
+
+def question_of(engine: Engine, checkpoint: Checkpoint, writer: Writer, kept: Target | None) -> Question:
+    """A query as a run is opened with it; its sink is the one that is `kept`, if there is one."""
+
+    def target(named: str) -> Target:
+        return kept or target_of(writer, engine.spark, checkpoint, named)
+
+    return Question(writer._query._bound, writer._query._described, target)
+
+
+def kept_orders(proposal: Proposal) -> Iterator[str]:
+    """What to tell of queries whose joins go on in another order than the program asks for: they have migrated."""
+    for request, question in zip(proposal.plan.requests, proposal.questions.values(), strict=True):
+        if request.query.logical is None:
+            continue
+        now, asked = shape_of(request.query), shape_of(question.query)
+        if now != asked:
+            aliases = [entry.alias for entry in request.query.inputs]
+            yield (
+                f"{request.name}: joins go on as {shape_text(now, aliases)}, which they have come to, and not as "
+                f"{shape_text(asked, aliases)}, as the program says"
+            )
+
+
+class MigratingRun:
+    """A run as its migrations see it."""
+
+    def __init__(self, run: Run) -> None:
+        """Of a run that has not been opened yet."""
+        self._run = run
+        self.events = run._events
+
+    @property
+    def opened(self) -> OpenedRun:
+        """What makes its steps now."""
+        return self._run._opened
+
+    @opened.setter
+    def opened(self, opened: OpenedRun) -> None:
+        self._run._opened = opened
+
+    def questions(self) -> dict[str, Question]:
+        """Its queries."""
+        return self._run._questions(self._run._writers)
+
+    def prepare(self) -> Prepare:
+        """Analyses plans that its streaming query can serve."""
+        return partial(self._run._engine._prepare_again, running=self._run._plan)
+
+    def no_rows(self) -> DataFrame:
+        """An empty batch."""
+        return self._run._no_rows()

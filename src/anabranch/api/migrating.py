@@ -136,6 +136,11 @@ class Migrator:
         """The migration under way."""
         return None if self._under_way is None else self._under_way.handle
 
+    def check_idle(self, problem: str) -> None:
+        """Refuse what cannot be done while a query migrates."""
+        if self.current is not None:
+            raise ConfigError(f"{problem} while {self.current.query!r} migrates; wait for it, or cancel() it")
+
     def begin(
         self,
         joins: str,
@@ -191,6 +196,8 @@ class Migrator:
             return False
         handle, progress = under_way.handle, under_way.progress
         handle.share_done = progress.share_done(host.opened.runner.context)
+        if not progress.is_ready(host.opened.runner.context):
+            return True
         opened = end_migration(host.opened, progress, host.no_rows())
         if opened is None:
             return True

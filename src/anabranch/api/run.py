@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from anabranch.api.changes import check_fits, check_may_restart
-from anabranch.api.migrating import Migration, Migrator
+from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, kept_orders, question_of
+from anabranch.api.migrating import REFUSE, Migration, Migrator
 from anabranch.api.picture import draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged
-from anabranch.api.targets import free_name, target_of
+from anabranch.api.targets import free_name
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
@@ -33,7 +33,7 @@ from anabranch.plan.explain import Picture
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose, switch
+from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.driver.step_result import StepResult
@@ -50,7 +50,7 @@ KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
-MIGRATION_PAUSE = 0.1  # seconds between two looks at a migration under way
+PAUSE = 0.1  # seconds between two looks at what may go on without a batch
 IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 
 
@@ -76,7 +76,7 @@ class Run:
         self._ends = False
         self._left_open = False
         self._is_changing = False
-        self._migrator = Migrator(_Migrating(self))
+        self._migrator = Migrator(MigratingRun(self))
 
     def __repr__(self) -> str:
         """One line: what is answered, how far it is, and where its state is."""
@@ -269,19 +269,13 @@ class Run:
         query: str | None = None,
         *,
         pace: int | None = None,
-        meanwhile: str = "refuse",
+        meanwhile: str = REFUSE,
     ) -> Migration:
-        """Go on with the joins of a query in another order; its state is kept, and nothing is lost or there twice.
+        """Go on with a query's joins in another order, such as "((B C) D) A" or "multiway" (docs/migration.md).
 
-        Args:
-            joins: the new order, as for `Engine.sql`: a tree such as "((B C) D) A", or "multiway".
-            strategy: "moving-state" makes the new order's state at once, between two batches; "background" makes it in
-                pieces while the old order goes on answering; "parallel-track" lets the new order begin empty beside
-                the old one, until nothing of what came before counts any more. By default what takes least.
-            query: which one, if there are several.
-            pace: how many rows per batch a migration in the background works on.
-            meanwhile: what becomes of a migration of this run that is under way: "refuse" to begin another one, or
-                "replace" it.
+        The `strategy` is "moving-state" (at once), "background" (in pieces, of `pace` rows per batch, while the old
+        order answers), "parallel-track" (begins empty beside it), or "auto". `meanwhile` says whether to "refuse" or to
+        "replace" a migration that is under way.
         """
         with self._between_batches("migrated", "no query can be"):
             self._ends = self._ends or self._ends_by_itself
@@ -344,7 +338,7 @@ class Run:
 
     @property
     def _ends_by_itself(self) -> bool:
-        return bool(self._trigger.get("availableNow")) and not self._left_open
+        return "availableNow" in self._trigger and not self._left_open
 
     def _launch(self, writers: dict[str, Writer], removed: Collection[str] = (), resumed: Step | None = None) -> None:
         """Answer these queries, from the checkpoint's last step on, in a new query of Spark's."""
@@ -354,6 +348,8 @@ class Run:
             self._events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):
             self._events.add(EventKind.WARNING, warning)
+        for told in kept_orders(proposal):
+            self._events.add(EventKind.RESUME, told)
         self._take_over(open_run(self._parts, proposal), writers)
         self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
         runner = self._runner
@@ -383,16 +379,11 @@ class Run:
         return query_name([writer._sink.name for writer in self._writers.values()])
 
     def _questions(self, writers: dict[str, Writer]) -> dict[str, Question]:
-        return {name: self._question(name, writer) for name, writer in writers.items()}
-
-    def _question(self, name: str, writer: Writer) -> Question:
-        """A query as a run is opened with it. A sink that is there already stays."""
-        kept = self._targets.get(name)
-
-        def target(named: str) -> Target:
-            return kept or target_of(writer, self._engine.spark, self._checkpoint, named)
-
-        return Question(writer._query._bound, writer._query._described, target)
+        """Queries as a run is opened with them. A sink that is there already stays."""
+        return {
+            name: question_of(self._engine, self._checkpoint, writer, self._targets.get(name))
+            for name, writer in writers.items()
+        }
 
     def _change(self, writers: dict[str, Writer], what: str) -> None:
         """Go on with other queries from the next batch on.
@@ -458,9 +449,7 @@ class Run:
     def _check_active(self, what: str) -> None:
         self._check_may_change(what, "no query can be")
         check_unchanged(self._session, self._engine.spark)
-        migration = self._migrator.current
-        if migration is not None:
-            raise ConfigError(f"no query can be {what} while {migration.query!r} migrates; wait for it, or cancel() it")
+        self._migrator.check_idle(f"no query can be {what}")
 
     def _no_rows(self) -> DataFrame:
         return no_rows(self._session, self._plan)
@@ -485,19 +474,15 @@ class Run:
                 log_end(self._checkpoint.path, self._runner.last_number, self.exception())
 
     def _keep_going(self) -> None:
-        """While the run goes on: rows that were held back do not wait for a batch that may never come."""
-        while not self._ended.wait(IDLE / 4):
+        """While the run goes on: rows that were held back do not wait for a batch that may never come, and a migration
+        comes to its end as soon as it can."""
+        while not self._ended.wait(PAUSE):
+            if self._migrator.current is not None and self._spark_query.isActive:
+                with self._changing:
+                    self._migrator.go_on()
             if self._runner.holds_back and self._runner.idle > IDLE:
                 with suppress(Exception):  # told to the user by awaitTermination and exception
                     self._let_go_on()
-
-    def _keep_migrating(self) -> None:
-        """While the run goes on: a migration comes to its end between two batches, as soon as it can."""
-        while not self._ended.wait(MIGRATION_PAUSE):
-            migration = self._migrator.current
-            if migration is not None and self._spark_query.isActive:
-                with self._changing:
-                    self._migrator.go_on()
 
     def _wait_for_end(self, timeout: float | None) -> bool:
         """Wait until the run has ended and nothing of it is left; whether it has."""
@@ -509,37 +494,7 @@ class Run:
 
     def _goes_on(self) -> bool:
         """Wait for the end of Spark's query; whether another one has taken its place."""
-        watched = self._spark_query
         with suppress(StreamingQueryException):
-            watched.awaitTermination()
+            (watched := self._spark_query).awaitTermination()
         with self._changing:
             return watched is not self._spark_query
-
-
-class _Migrating:
-    """A run as its migrations see it."""
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self.events = run._events
-
-    @property
-    def opened(self) -> OpenedRun:
-        """What makes its steps now."""
-        return self._run._opened
-
-    @opened.setter
-    def opened(self, opened: OpenedRun) -> None:
-        self._run._opened = opened
-
-    def questions(self) -> dict[str, Question]:
-        """Its queries."""
-        return self._run._questions(self._run._writers)
-
-    def prepare(self) -> Prepare:
-        """Analyses plans that its streaming query can serve."""
-        return partial(self._run._engine._prepare_again, running=self._run._plan)
-
-    def no_rows(self) -> DataFrame:
-        """An empty batch."""
-        return self._run._no_rows()

@@ -58,8 +58,7 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     except BaseException:
         checkpoint.release()
         raise
-    tasks = (run._watch, "run"), (run._keep_going, "held"), (run._keep_migrating, "migrating")
-    for task, name in ((task, f"anabranch-{name}") for task, name in tasks):
+    for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
         run._threads.append(threading.Thread(target=task, name=name, daemon=True))
         run._threads[-1].start()
     return run

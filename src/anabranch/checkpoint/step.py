@@ -47,7 +47,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A step without a batch and without answers: rows of a shadow that have waited go on, all others in `hold` wait.
+    """A step without a batch and without answers: rows of a shadow that have waited go on, those in `hold` still wait.
 
     Nothing is settled in it, no sink hears of it, and nothing has to be on record before.
     """

@@ -7,6 +7,8 @@
     actions/      what can be done to a running query, one action per file
     adaptation    calls policies in turn, and carries out their actions
     distribution  which processor has which state: manifests, routings, relocations under way
+    filling       a migrating query's new operators get their state from what is there
+    feeding       rows of them that wait, let through in pieces
     relocation    the protocol of a relocation, as a state machine
     ending        which steps are made when the input has ended
     debt          the results that spilling has postponed

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from anabranch.errors import ConfigError, MigrationError, QueryError
+from anabranch.state.failpoints import VARIABLE
 from tests.oracle.referee import assert_same_rows, query
 from tests.oracle.steps import Kind, Steps
 
@@ -21,6 +23,12 @@ CHAIN = (
     "WHERE A.k = B.k AND B.j = C.j AND C.k = D.j AND A.v <> D.v"
 )
 STAR = "SELECT A.v AS a, B.v AS b, C.v AS c FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
+GROUPS = "SELECT A.j, count(*) AS n, max(C.v) AS most FROM {} WHERE A.k = B.k AND B.j = C.j GROUP BY A.j"
+
+TIMED_SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("t", pa.int64()), ("v", pa.int64())])
+TIMED = {name: Kind(TIMED_SCHEMA, "t", 10_000) for name in "ABC"}
+WINDOWS = "A [RANGE 50 MILLISECONDS], B [RANGE 40 MILLISECONDS], C [RANGE 30 MILLISECONDS]"
+TIMED_CHAIN = f"SELECT A.v AS a, B.v AS b, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.j = C.j"
 
 
 def rows(chance: random.Random, many: int = 14) -> dict[str, pa.Table]:
@@ -30,50 +38,202 @@ def rows(chance: random.Random, many: int = 14) -> dict[str, pa.Table]:
     }
 
 
-def complete(fed: list[dict[str, pa.Table]]) -> dict[str, pa.Table]:
-    return {name: pa.concat_tables([batch[name] for batch in fed]) for name in KINDS}
+def timed_rows(chance: random.Random, now: int) -> dict[str, pa.Table]:
+    """Rows of the last ten milliseconds before a time, which is not late under a lateness of ten."""
+
+    def row() -> tuple[int, ...]:
+        return chance.randrange(3), chance.randrange(3), now - chance.randrange(10), chance.randrange(100)
+
+    return {
+        name: pa.table([list(column) for column in zip(*(row() for _ in range(8)), strict=True)], schema=TIMED_SCHEMA)
+        for name in TIMED
+    }
+
+
+def together(fed: list[dict[str, pa.Table]]) -> dict[str, pa.Table]:
+    return {name: pa.concat_tables([batch[name] for batch in fed]) for name in fed[0]}
+
+
+def unmigrated(spark: SparkSession, checkpoint: Path, text: str, fed: list[dict[str, pa.Table]]) -> pa.Table:
+    """The answer of a query that stays as it is; with random plans DuckDB is the referee of windows, too."""
+    with Steps(spark, checkpoint, text, TIMED, joins="A (B C)", processors=1) as steps:
+        for batch in fed:
+            steps.feed(batch)
+        steps.end()
+        return steps.answer
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "shapes"),
+    ("text", "first", "orders"),
     [
         (CHAIN, "((A B) C) D", ["A (B (C D))", "(A B) (C D)", "A ((B C) D)"]),
         (STAR, "A B C", ["(A B) C", "A (B C)", "multiway"]),
     ],
 )
 def test_state_moves_from_order_to_order(
-    spark: SparkSession, tmp_path: Path, text: str, first: str, shapes: list[str]
+    spark: SparkSession, tmp_path: Path, text: str, first: str, orders: list[str]
 ) -> None:
     chance, fed = random.Random(1), []
     with Steps(spark, tmp_path / "c", text, KINDS, joins=first, processors=3) as steps:
-        for shape in [None, *shapes]:
-            if shape is not None:
-                steps.public.migrate(shape, "moving-state")
-            for _ in range(2):
-                fed.append(rows(chance))
-                steps.feed(fed[-1])
+        for order in [None, *orders]:
+            if order is not None:
+                assert steps.public.migrate(order, "moving-state").await_done(0)
+            fed.append(rows(chance))
+            steps.feed(fed[-1])
+            steps.check_owners()
         answer = steps.answer
-    assert_same_rows(answer, query(text, complete(fed)))
+    assert_same_rows(answer, query(text, together(fed)))
 
 
-def test_a_background_migration_goes_on_in_pieces_while_the_old_plan_answers(
+def test_a_migration_in_the_background_goes_on_in_pieces_while_the_old_order_answers(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     chance, fed = random.Random(2), []
     with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", processors=2) as steps:
-        for _ in range(3):
+        for _ in range(2):
             fed.append(rows(chance))
             steps.feed(fed[-1])
-        migration = steps.public.migrate("A (B (C D))", "background", pace=10)
+        migration = steps.public.migrate("A (B (C D))", "background", pace=4)
         shares = []
         while migration.phase == "filling":
             shares.append(migration.share_done)
             fed.append(rows(chance, 5))
             steps.feed(fed[-1])
+            assert_same_rows(steps.answer, query(CHAIN, together(fed)))
         assert len(shares) > 3
         assert shares == sorted(shares)
         assert migration.await_done(0)
         fed.append(rows(chance))
         steps.feed(fed[-1])
+        begun, done = (e for e in steps.events.all() if e.kind in ("migrating", "migrate"))
         answer = steps.answer
-    assert_same_rows(answer, query(CHAIN, complete(fed)))
+    assert "((A B) C) D to A (B (C D)) by background" in begun.reason
+    assert done.details["steps"] >= len(shares)
+    assert_same_rows(answer, query(CHAIN, together(fed)))
+
+
+def test_a_parallel_track_ends_when_all_that_had_come_before_is_dead(spark: SparkSession, tmp_path: Path) -> None:
+    """Windows of 50 ms at most and a lateness of 10: rows up to time 100 are dead when the slowest watermark is past
+    150."""
+    chance, fed = random.Random(3), []
+    with Steps(spark, tmp_path / "c", TIMED_CHAIN, TIMED, joins="(A B) C", processors=2) as steps:
+        for now in range(20, 101, 20):
+            fed.append(timed_rows(chance, now))
+            steps.feed(fed[-1])
+        newest = max(max(table["t"].to_pylist()) for batch in fed for table in batch.values())
+        migration = steps.public.migrate("A (B C)", "parallel-track")
+        now, ended = 100, None
+        while now < 260:
+            now += 10
+            fed.append(timed_rows(chance, now))
+            steps.feed(fed[-1])
+            if migration.phase == "done" and ended is None:
+                ended = now
+        answer = steps.answer
+    assert ended is not None
+    assert newest + 50 < ended <= newest + 50 + 10 + 3 * 10, "W plus lateness, and a batch or two"
+    assert_same_rows(answer, unmigrated(spark, tmp_path / "d", TIMED_CHAIN, fed))
+
+
+@pytest.mark.parametrize("strategy", ["moving-state", "background"])
+def test_windows_and_groups_above_see_the_same_rows(spark: SparkSession, tmp_path: Path, strategy: str) -> None:
+    chance, fed, text = random.Random(4), [], GROUPS.format(WINDOWS)
+    with Steps(spark, tmp_path / "c", text, TIMED, joins="(A B) C", processors=2) as steps:
+        for nth, now in enumerate(range(20, 161, 10)):
+            if nth in (4, 9):
+                migration = steps.public.migrate("A (B C)" if nth == 4 else "(A B) C", strategy, pace=15)
+            fed.append(timed_rows(chance, now))
+            steps.feed(fed[-1])
+        assert migration.await_done(0)
+        steps.end()
+        answer = steps.answer
+    assert_same_rows(answer, unmigrated(spark, tmp_path / "d", text, fed))
+
+
+def test_spilled_state_and_rows_that_wait_migrate_too(spark: SparkSession, tmp_path: Path) -> None:
+    chance, fed = random.Random(5), []
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", processors=2) as steps:
+        for order in (None, "A (B (C D))", "(A B) (C D)"):
+            if order is not None:
+                steps.public.spill()
+                fed.append(rows(chance))
+                steps.feed(fed[-1])
+                steps.public.relocate([0, 3, 7], to=1, pace=1)
+                assert steps.public.migrate(order, "moving-state").await_done(0)
+                steps.public.rescale(3 if order.startswith("A") else 1)
+            fed.append(rows(chance))
+            steps.feed(fed[-1])
+            steps.check_owners()
+        steps.end()
+        answer = steps.answer
+    assert_same_rows(answer, query(CHAIN, together(fed)))
+
+
+@pytest.mark.parametrize("place", ["begun", "replayed", "settled", "adopted", "ended"])
+def test_after_a_crash_the_old_order_is_in_force_or_the_new_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    chance, fed, answers = random.Random(6), [], []
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", answers=answers) as steps:
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        monkeypatch.setenv(VARIABLE, f"migration.{place}=raise@once:{tmp_path / 'marker'}")
+        with pytest.raises(Exception, match=f"failpoint migration.{place}"):
+            steps.public.migrate("A (B (C D))", "moving-state")
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", answers=answers) as steps:
+        assert steps.order() == ("A (B (C D))" if place == "ended" else "((A B) C) D")
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+    assert_same_rows(pa.concat_tables(answers), query(CHAIN, together(fed)))
+
+
+def test_a_migration_is_cancelled_replaced_or_comes_to_nothing_when_the_run_ends(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance, fed = random.Random(7), []
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D") as steps:
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        cancelled = steps.public.migrate("A (B (C D))", "background", pace=1)
+        with pytest.raises(ConfigError, match="is migrating to A"):
+            steps.public.migrate("(A B) (C D)")
+        cancelled.cancel()
+        with pytest.raises(MigrationError, match="was cancelled"):
+            cancelled.await_done()
+        with pytest.raises(ConfigError, match="cancelled already"):
+            cancelled.cancel()
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        assert steps.order() == "((A B) C) D"
+        left = steps.public.migrate("A (B (C D))", "background", pace=1)
+        assert not left.await_done(0)
+        answer = steps.answer
+    with pytest.raises(MigrationError, match="the run has ended before"):
+        left.await_done()
+    assert_same_rows(answer, query(CHAIN, together(fed)))
+
+
+def test_what_makes_no_sense_is_refused_and_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    chance, fed = random.Random(8), []
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D") as steps:
+        with pytest.raises(ConfigError, match="not answered anything yet"):
+            steps.public.migrate("A (B (C D))")
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        plan = steps.taken.plan_number
+        for order, strategy, error, reason in [
+            ("A (B (C X))", "auto", QueryError, "there is no 'X' in FROM"),
+            ("(A C) (B D)", "auto", ConfigError, "nothing that 'query' says is equal connects A and C"),
+            ("((A B) C) D", "auto", ConfigError, "in this order already"),
+            ("A (B (C D))", "parallel-track", ConfigError, "never ends here: rows of"),
+            ("A (B (C D))", "teleport", ConfigError, "there is no strategy 'teleport'"),
+        ]:
+            with pytest.raises(error, match=reason):
+                steps.public.migrate(order, strategy)
+        with pytest.raises(ConfigError, match="there is no query 'other'"):
+            steps.public.migrate("A (B (C D))", query="other")
+        assert steps.taken.plan_number == plan
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        answer = steps.answer
+    assert_same_rows(answer, query(CHAIN, together(fed)))

@@ -13,6 +13,7 @@ times            what is late, dead and settled in a step
 commit           the end of a step: policies decide, the step counts, events tell
 step_result      what a step is told, and what it tells
 counters         what a run has done since it was started
+migration        a query's joins in another order while it runs
 manual_changes   what a user asks of a running query: relocate, rescale, memory
 read_once        streams that cannot be read twice
 failure          why a step has failed, in words that help

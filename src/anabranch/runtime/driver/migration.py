@@ -40,6 +40,7 @@ from anabranch.runtime.driver.open_run import (
     Question,
     Shadow,
     propose,
+    put_in_force,
     resumed,
     switch,
 )
@@ -48,6 +49,7 @@ from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Slice
+from anabranch.state.store import Json
 
 MOVING_STATE = "moving-state"
 PARALLEL_TRACK = "parallel-track"
@@ -137,11 +139,15 @@ def begin_migration(
     if strategy == PARALLEL_TRACK:
         _check_ends(proposal)
     with opened.runner.between_batches() as before:
-        run, number = before.run, before.run.checkpoint.plan_number
+        run = before.run
         if before.in_force.last is None:
             raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
-        run.checkpoint.adopt(proposal.beside.document, same_logs=True)
-        try:
+        if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
+            # What is owed below such a state would come to the old one only.
+            now = run.checkpoint.plan(run.checkpoint.plan_number)
+            if not opened.runner.settle(no_rows, _left_behind(now, proposal)):
+                raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
+        with put_in_force(opened.runner, proposal.beside.document):
             context, targets = resumed(run, proposal.beside)
             progress = ShadowProgress(proposal, strategy, {}, None)
             if strategy == PARALLEL_TRACK:
@@ -150,13 +156,10 @@ def begin_migration(
             else:
                 rows = usual_pace(before.counters.usual_rows) if pace is None else pace
                 context = _fill(context, progress, no_rows, rows)
-            failpoint("migration.begun")
-        except BaseException:
-            run.checkpoint.retreat(number)
-            raise
+        failpoint("migration.begun")
         opened.runner.use(context)
         if strategy == MOVING_STATE and not progress.is_ready(context):
-            opened.runner.replay(no_rows, _others_hold(context, progress))
+            opened.runner.replay(no_rows, _others_wait(context))
             failpoint("migration.replayed")
     return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
 
@@ -167,18 +170,14 @@ def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFram
     with opened.runner.between_batches() as context:
         if not progress.is_ready(context):
             return None
-        if not opened.runner.settle(no_rows, _left_behind(proposal)) or not progress.is_ready(context):
+        owing = _left_behind(proposal.beside.document, proposal)
+        if not opened.runner.settle(no_rows, owing) or not progress.is_ready(context):
             return None
         failpoint("migration.settled")
-        run, number = context.run, context.run.checkpoint.plan_number
-        run.checkpoint.adopt(proposal.alone.document, same_logs=True)
-        try:
+        with put_in_force(opened.runner, proposal.alone.document):
             failpoint("migration.adopted")
-            after, targets = resumed(run, proposal.alone)
+            after, targets = resumed(context.run, proposal.alone)
             after.in_force.list_anew(after.in_force.distribution)
-        except BaseException:
-            run.checkpoint.retreat(number)
-            raise
         opened.runner.use(after)
     failpoint("migration.ended")
     return OpenedRun(opened.runner, proposal.alone.plan, targets)
@@ -218,10 +217,10 @@ def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pa
     return replace(context, feeding=feeding)
 
 
-def _others_hold(context: StepContext, progress: ShadowProgress) -> dict[int, GroupSet]:
-    """The groups whose rows wait for another reason than that the shadow is fed."""
-    last, fed = context.in_force.last, progress.feeding.operators if progress.feeding else frozenset()
-    return {n: groups for n, groups in (last.hold if last else {}).items() if n not in fed}
+def _others_wait(context: StepContext) -> dict[int, GroupSet]:
+    """Nothing goes on that belongs to operators beside the shadow, also what the next batch would let through."""
+    network, everything = context.plan.network, GroupSet.all(context.shape.groups)
+    return {n: everything for n in range(len(network.operators)) if not network.is_shadow(n)}
 
 
 def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> list[list[RunFile]]:
@@ -244,11 +243,16 @@ def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> l
     return files
 
 
-def _left_behind(proposal: MigrationProposal) -> list[int]:
-    """The joins that are gone when the query goes on with its shadow's."""
-    called = with_inherited_groupings(proposal.beside.document, proposal.alone.document)
-    operators = proposal.beside.document["operators"]
-    return [n for n, identity in enumerate(operators) if identity not in called["operators"]]
+def _left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
+    """The joins of a plan that are gone when the query goes on with its shadow's."""
+    called = with_inherited_groupings(plan, proposal.alone.document)
+    return [n for n, identity in enumerate(plan["operators"]) if identity not in called["operators"]]
+
+
+def _lists_joined_rows(proposal: MigrationProposal) -> bool:
+    """Whether a state of joined rows is taken over as it is."""
+    leaves = _leaf_ports(proposal.beside.plan.network)
+    return any(port not in leaves for port in proposal.filling.listed)
 
 
 def _leaf_ports(network: Network) -> dict[int, int]:

@@ -6,7 +6,8 @@ it here. The checkpoint has been taken. Nothing is written before everything has
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from anabranch.checkpoint.directory import Checkpoint
@@ -111,17 +112,32 @@ def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
     begun shares no state with others.
     """
     with opened.runner.between_batches() as context:
-        run, number = context.run, context.run.checkpoint.plan_number
         if proposal.begun != (context.in_force.last is not None):
             return None
-        run.checkpoint.adopt(proposal.document, same_logs=True)
-        try:
-            after, targets = resumed(run, proposal)
-        except BaseException:
-            run.checkpoint.retreat(number)
-            raise
+        with put_in_force(opened.runner, proposal.document):
+            after, targets = resumed(context.run, proposal)
         opened.runner.use(after)
     return OpenedRun(opened.runner, proposal.plan, targets)
+
+
+@contextmanager
+def put_in_force(runner: StepRunner, document: Json) -> Iterator[None]:
+    """Inside, a plan is in force that Spark's query can serve; if that fails, the one before it is again.
+
+    If a step was committed under the new plan already, the run ends: its next program goes on from that step.
+    """
+    checkpoint = runner.context.run.checkpoint
+    number = checkpoint.plan_number
+    checkpoint.adopt(document, same_logs=True)
+    try:
+        yield
+    except BaseException as error:
+        last = checkpoint.last_step()
+        if last is None or last.plan <= number:
+            checkpoint.retreat(number)
+        else:
+            runner.break_off(error)
+        raise
 
 
 def resumed(run: RunParts, proposal: Proposal) -> tuple[StepContext, dict[str, Target]]:

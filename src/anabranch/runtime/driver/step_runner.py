@@ -289,6 +289,10 @@ class StepRunner:
                 ) from self.failure
             yield self._context
 
+    def break_off(self, error: BaseException) -> None:
+        """Make no further step: what has failed between two batches is half done."""
+        self.failure = self._broken = error
+
     @contextmanager
     def _explained(self, packed: DataFrame) -> Iterator[None]:
         """Keep what goes wrong for `Run.exception`."""
