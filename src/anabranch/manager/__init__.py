@@ -15,5 +15,6 @@
     budgets       how much memory each processor may use
     memory_use    how much of that is used for what, and when it is too little
 
-Everything is an edit of metadata; nothing here does I/O or knows Spark.
+Everything is an edit of metadata; nothing here writes, or knows Spark. Where partition groups begin in a run file is
+looked up in the file if no report has said it.
 """

@@ -1,4 +1,4 @@
-"""A query processor: one Spark task per round of a step, a pure function of (its manifest, arriving rows).
+"""A query processor: one Spark task per round of a step, from its manifest and arriving rows to results and a report.
 
 It receives packed rows, rejects the late and the bad, runs the operators of the round on the rest and its state, writes
 results in bounded chunks, or yields them into the next exchange, and only then writes new runs and its report: a

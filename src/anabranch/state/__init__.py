@@ -16,7 +16,7 @@ lagging       groups that are behind the others of their grouping
 manifest      the state of one processor after one step
 share         a processor's share of the state: what routings mean for manifests
 report        a manifest with what was counted
-store         the one place that writes and reads checkpoint files
+store         how checkpoint files are written, all of them, and documents read
 failpoints    named places where a test makes the process die
 arrays/       what all of it is made of: order, indexes and bytes of Arrow columns, mapped files
 """

@@ -1,4 +1,4 @@
-"""The one place that writes and reads checkpoint files.
+"""How checkpoint files are written and read: the one place that writes, and the reader of documents.
 
 Invariants:
 

@@ -3,8 +3,8 @@
 A tree stands over the places, pairs of neighbours under one node, level by level. A range of places is the union of at
 most two nodes per level, so every row is added to logarithmically many nodes, and the value of a place is what its
 nodes hold, from the root down. All rows are placed in one pass over the levels, with NumPy operations only, however
-long their ranges are. Nothing is ever taken back, so floating point sums lose nothing by it, and what has no inverse
-(MIN, MAX) needs no other way.
+long their ranges are. The tree takes nothing back, so floating point sums lose nothing by it, and what has no inverse
+(MIN, MAX) needs no other way. Only `running_sum`, of whole numbers, subtracts.
 
 What is spread is a *summary*: a tuple of arrays, one entry per node.
 """

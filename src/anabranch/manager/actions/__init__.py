@@ -10,7 +10,7 @@
 
 An action is a value with the reason why it was decided on. It knows whether it makes sense (`problem`), whether it has
 to be left because of what was decided before it (`must_wait`), and what it does (`apply`), with a sentence for an
-event. A new action is a new file and a line in `ACTIONS`.
+event. A new action is a new file, a line in `ACTIONS` and a part of the union `Action`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From a registered stream to clean, typed rows: Spark expressions only.
+"""From a registered stream to clean, typed rows, in Spark expressions; and what to say of rows that fail.
 
 derived    the rows of a source: a registered stream, or what a sub-query in FROM makes of one
 fallible   expressions that can fail on a row, evaluated so that only the row is lost
