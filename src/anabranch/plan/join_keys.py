@@ -3,8 +3,8 @@
 The equalities of a query connect terms (an expression of one alias each). Terms that equalities connect form a class,
 and all terms of a class are equal in every result. `plan/arrangement` says which streams meet on which classes; here
 that becomes terms. For each alias the first term of a class stands for it, and a further term of the same alias is a
-condition on that alias, equal to the first. For a part that holds several aliases the first of them stands for the
-class, as all its terms are equal already.
+condition on that alias, equal to the first. For a part that holds several aliases one of them stands for the class, as
+all its terms are equal already: the one with terms in most classes, since it keeps columns for its others anyway.
 
 Where a class is checked on an operator's results, its equalities between different parts are checked as they were
 written; only if those leave parts unconnected (because the alias that connects them comes later) are others added.
@@ -67,8 +67,10 @@ def plan_keys(aliases: Sequence[str], equalities: Sequence[Equality], shape: Sha
     for meeting in meetings:
         inputs.append(frozenset().union(*(inputs[part] for part in meeting.parts)))
 
+    classes_of = [sum(alias in standing and len(standing) > 1 for standing in first) for alias in range(len(aliases))]
+
     def representative(part: int, n: int) -> Term:
-        return first[n][min(inputs[part] & first[n].keys())]
+        return first[n][min(inputs[part] & first[n].keys(), key=lambda alias: (-classes_of[alias], alias))]
 
     operators = []
     for meeting in meetings:

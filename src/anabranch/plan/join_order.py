@@ -121,11 +121,17 @@ def _non_null(plan: KeyPlan, leaves: int) -> list[Term]:
 
 
 def _key_columns(query: LogicalQuery, plan: KeyPlan) -> Needed:
-    """Per alias, what the terms read that other orders may join it on; the hash of an only key says enough."""
+    """Per alias, what the terms read that other orders may join it on, or compare it with above a join.
+
+    The hash says enough where there is one class. An alias that is connected to another one only, by one class, is
+    always joined on that at first, and the other one stands for the class from there on.
+    """
     shared = [terms for terms in plan.classes if len({term.alias for term in terms}) > 1]
     columns: Needed = {alias: set() for alias in query.aliases}
-    for term in (term for terms in shared for term in terms) if len(shared) > 1 else ():
-        columns[term.alias] |= term.columns
+    for alias in query.aliases if len(shared) > 1 and len(query.aliases) > 2 else ():
+        own = [terms for terms in shared if any(term.alias == alias for term in terms)]
+        if len(own) > 1 or len({term.alias for terms in own for term in terms}) > 2:
+            columns[alias].update(*(term.columns for terms in own for term in terms if term.alias == alias))
     return columns
 
 
