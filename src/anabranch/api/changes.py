@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -103,3 +104,7 @@ class MigratingRun:
     def no_rows(self) -> DataFrame:
         """An empty batch."""
         return self._run._no_rows()
+
+    def cancelling(self) -> AbstractContextManager[None]:
+        """Inside, nothing else changes it."""
+        return self._run._between_batches("cancelled", "no migration can be")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -70,6 +71,9 @@ class Host(Protocol):
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
+
+    def cancelling(self) -> AbstractContextManager[None]:
+        """Inside, nothing else changes the run; refused where a migration cannot be cancelled."""
 
 
 class Migration:
@@ -166,7 +170,7 @@ class Migrator:
         step, started = host.opened.runner.last_number, time.perf_counter()
         host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
         handle = Migration(name, chosen, before, after)
-        handle._cancel = lambda: self.cancel(handle)
+        handle._cancel = lambda: self._cancel_by_hand(handle)
         self._under_way = _UnderWay(handle, progress, started, step)
         filling = proposal.filling
         parts = [
@@ -223,7 +227,18 @@ class Migrator:
         try:
             self.advance()
         except Exception as error:
+            with suppress(Exception):  # what the run has failed by is told by the run
+                self._drop_shadow()
             self.end(error)
+
+    def _cancel_by_hand(self, handle: Migration) -> None:
+        with self._host.cancelling():
+            self.cancel(handle)
+
+    def _drop_shadow(self) -> None:
+        under_way, host = self._under_way, self._host
+        assert under_way is not None, "a query migrates"
+        host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
 
     def cancel(self, handle: Migration) -> None:
         """Go on with the old order."""
@@ -232,7 +247,7 @@ class Migrator:
             raise ConfigError(
                 f"this migration of {handle.query!r} is {handle.phase} already, so it cannot be cancelled"
             )
-        host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
+        self._drop_shadow()
         self._under_way = None
         handle._end(Phase.CANCELLED)
         host.events.add(
