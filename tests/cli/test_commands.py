@@ -40,6 +40,7 @@ run = CliRunner().invoke
         ["bench", "flat"],
         ["bench", "relocation"],
         ["bench", "changes"],
+        ["bench", "migration"],
         ["bench", "flux-06"],
     ],
 )
@@ -57,7 +58,7 @@ def test_the_version_is_told() -> None:
 def test_the_benchmarks_are_listed_one_per_line() -> None:
     lines = run(app, ["bench", "--list"]).stdout.splitlines()
 
-    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat", "relocation", "changes"]
+    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat", "relocation", "changes", "migration"]
     liu = [f"liu-{figure}" for figure in ("06", "07", "09", "10", "11", "12", "14", "15", "16", "17", "20", "21")]
     flux = [f"flux-{figure}" for figure in ("03", "06", "07", "09", "10")]
     assert [line.split()[0] for line in lines] == [*ours, *liu, *flux]

@@ -21,6 +21,7 @@ ENGINE = {
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
     "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
     "changes": "the pause that a query sees when others are added to its run and removed from it",
+    "migration": "batches of a query with much state while it migrates to another order of its joins",
 }
 
 # Of each figure of a paper, the claim that it is checked for, as its experiment has it.

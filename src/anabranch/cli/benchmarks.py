@@ -14,6 +14,7 @@ import typer
 
 from anabranch.bench import changes as changes_benchmark
 from anabranch.bench import flat as flat_benchmark
+from anabranch.bench import migration as migration_benchmark
 from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
@@ -29,6 +30,7 @@ from anabranch.bench.job import (
     SINKS,
     TRANSFORM,
 )
+from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
@@ -53,7 +55,9 @@ Contender = Annotated[
 Seed = Annotated[int, typer.Option(help="The same seed generates the same input.")]
 
 
-Options = TypeVar("Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions, ChangesOptions)
+Options = TypeVar(
+    "Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions, ChangesOptions, MigrationOptions
+)
 
 
 def _defaults(options: type[Options]) -> dict[str, Any]:
@@ -71,6 +75,7 @@ _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 _RELOCATION = _defaults(RelocationOptions)
 _CHANGES = _defaults(ChangesOptions)
+_MIGRATION = _defaults(MigrationOptions)
 
 
 @reported
@@ -306,6 +311,32 @@ def changes(
     with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
         result = changes_benchmark.run(spark, _chosen(ChangesOptions, chosen, folder), report)
     show(result.to_json() if as_json else changes_benchmark.table(result))
+    keep(origin, result, save)
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@reported
+def migration(
+    state: Annotated[int, typer.Option(help="Rows of state, all streams together.", min=1)] = _MIGRATION["state"],
+    rows: Annotated[int, typer.Option(help="Rows per stream and batch.", min=1)] = _MIGRATION["rows"],
+    turns: Annotated[int, typer.Option(help="How often it migrates by each strategy.", min=1)] = _MIGRATION["turns"],
+    processors: Processors = _MIGRATION["processors"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """A query with much state that migrates to another order of its joins, to and fro.
+
+    Shows the batches of each migration beside those without one, and the longest time between two answers. Checks the
+    number of answers; the exit code is 1 if it is wrong.
+    """
+    chosen = locals()
+    origin = begin("migration", save)
+    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
+        result = migration_benchmark.run(spark, _chosen(MigrationOptions, chosen, folder), report)
+    show(result.to_json() if as_json else migration_benchmark.table(result))
     keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)
