@@ -115,6 +115,22 @@ def test_what_is_read_back_is_what_was_written(number: float, digits: Any, raw: 
         assert np.datetime64(row["time"]) == expected or row["time"][0] in "+-"
 
 
+def test_maps_inside_of_maps_are_written_wherever_their_array_begins() -> None:
+    inner = pa.MapArray.from_arrays(
+        pa.array([0, 1, 1, 3, 4], pa.int32()), pa.array(["a", "b", "c", "d"]), pa.array([1, 2, None, 4])
+    )
+    outer = pa.MapArray.from_arrays(
+        pa.array([0, 2, 2, 4], pa.int32()), pa.array(["p", "q", "r", "s"]), inner, mask=pa.array([False, True, False])
+    )
+    texts = json_rows({"m": outer[1:]}, 2)
+    first = [{"key": "b", "value": 2}, {"key": "c", "value": None}]
+    second = [{"key": "d", "value": 4}]
+    assert [back(text)["m"] for text in texts.rows] == [
+        None,
+        [{"key": "r", "value": first}, {"key": "s", "value": second}],
+    ]
+
+
 @pytest.mark.parametrize(
     ("days", "text"),
     [

@@ -22,6 +22,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -72,8 +73,7 @@ def _encode(values: pa.Array, place: str, rows: Sequence[int], texts: Texts) -> 
         made = list(_objects(dict(zip(names, parts, strict=True)), len(values)))
         return [text if valid else NULL for text, valid in zip(made, values.is_valid().to_pylist(), strict=True)]
     if pa.types.is_map(kind):
-        entries = pa.struct([pa.field("key", kind.key_type), pa.field("value", kind.item_type)])
-        return _encode(values.cast(pa.list_(entries)), place, rows, texts)
+        return _encode_maps(values, place, rows, texts)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         return _encode_lists(values, place, rows, texts)
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -81,6 +81,21 @@ def _encode(values: pa.Array, place: str, rows: Sequence[int], texts: Texts) -> 
         return [NULL if text is None else _text(text, place, row, texts) for text, row in zip(raw, rows, strict=True)]
     scalars, encode = _scalars(values)
     return [NULL if value is None else encode(value) for value in scalars]
+
+
+def _encode_maps(values: pa.MapArray, place: str, rows: Sequence[int], texts: Texts) -> list[str]:
+    """Maps as lists of entries.
+
+    A cast to lists would do, but of maps inside of others pyarrow 26 makes arrays that it falls over itself.
+    """
+    bounds, valid = pairwise(values.offsets.to_pylist()), values.is_valid().to_pylist()
+    entries = [range(first, last) if there else None for (first, last), there in zip(bounds, valid, strict=True)]
+    owners = [row for row, own in zip(rows, entries, strict=True) for _ in own or ()]
+    chosen = pa.array([entry for own in entries for entry in own or ()], pa.int64())
+    parts = {"key": values.keys, "value": values.items}
+    encoded = {name: _encode(part.take(chosen), f"{place}[].{name}", owners, texts) for name, part in parts.items()}
+    elements = _objects(encoded, len(owners))
+    return [NULL if own is None else f"[{', '.join(next(elements) for _ in own)}]" for own in entries]
 
 
 def _encode_lists(values: pa.Array, place: str, rows: Sequence[int], texts: Texts) -> list[str]:
