@@ -237,3 +237,24 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(spark: SparkSession,
         steps.feed(fed[-1])
         answer = steps.answer
     assert_same_rows(answer, query(CHAIN, together(fed)))
+
+
+def test_state_is_not_taken_from_a_query_that_has_forgotten_some_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """D is far ahead of C, so a query that joins A and B with D has forgotten rows that C can still meet."""
+    kinds = {name: Kind(TIMED_SCHEMA, "t", 10_000) for name in "ABCD"}
+    text = (
+        "SELECT A.v AS a, B.v AS b, {0}.v AS c FROM A [RANGE 50 MILLISECONDS], B [RANGE 50 MILLISECONDS], "
+        "{0} [RANGE 50 MILLISECONDS] WHERE A.k = B.k AND B.j = {0}.j"
+    )
+
+    def row(*values: int) -> pa.Table:
+        return pa.table([[value] for value in values], schema=TIMED_SCHEMA)
+
+    others = {"other": text.format("D")}
+    with Steps(spark, tmp_path / "c", text.format("C"), kinds, joins="A (B C)", others=others) as steps:
+        steps.feed({"A": row(1, 0, 10, 1), "B": row(1, 1, 10, 2), "C": row(0, 99, 10, 3), "D": row(0, 98, 10, 3)})
+        for now in (10_000, 10_001, 10_002):
+            steps.feed({"A": row(7, 0, now, 1), "B": row(8, 8, now, 2), "D": row(0, 98, now, 3)})
+        assert steps.public.migrate("(A B) C", "moving-state", query="query").await_done(0)
+        steps.feed({"C": row(0, 1, 12, 5)})
+        assert steps.answer.to_pylist() == [{"a": 1, "b": 2, "c": 5}]

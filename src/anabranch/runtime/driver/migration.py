@@ -128,7 +128,7 @@ def propose_migration(
     called = with_inherited_groupings(beside.document, alone.document)
     if any(grouping not in beside.document["operators"] for grouping in called["groupings"]):
         raise ConfigError(f"in this order the GROUP BY of {name!r} would keep its rows otherwise; choose another one")
-    filling = planned_filling(beside.plan.network)
+    filling = planned_filling(beside.plan.network, name)
     return MigrationProposal(name, shape_of(current), shape_of(after), beside, alone, filling)
 
 
