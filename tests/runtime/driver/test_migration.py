@@ -258,3 +258,46 @@ def test_state_is_not_taken_from_a_query_that_has_forgotten_some_of_it(spark: Sp
         assert steps.public.migrate("(A B) C", "moving-state", query="query").await_done(0)
         steps.feed({"C": row(0, 1, 12, 5)})
         assert steps.answer.to_pylist() == [{"a": 1, "b": 2, "c": 5}]
+
+
+TRIO = "SELECT A.v AS a, B.v AS b, {0}.v AS c FROM A, B, {0} WHERE A.k = B.k AND B.j = {0}.j"
+
+
+@pytest.mark.parametrize("how", ["held", "spilled"])
+def test_what_a_join_owes_that_another_query_shares_is_not_lost(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    chance, fed, others = random.Random(9), [], {"other": TRIO.format("D")}
+    with Steps(spark, tmp_path / "c", TRIO.format("C"), KINDS, joins="(A B) C", others=others) as steps:
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        shared = steps.runner.context.shape.operators[0].name
+        assert shared == "join of A, B"
+        if how == "held":
+            steps.public.relocate(range(8), to=1, operator=shared, pace=1)
+        else:
+            steps.public.spill(operator=shared)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        assert steps.public.migrate("A (B C)", "moving-state", query="query").await_done(0)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+        answer, other = steps.answer, pa.concat_tables(steps.other_answers["other"])
+    assert_same_rows(answer, query(TRIO.format("C"), together(fed)))
+    assert_same_rows(other, query(TRIO.format("D"), together(fed)))
+
+
+def test_rows_that_wait_for_the_new_order_are_not_answered_again(spark: SparkSession, tmp_path: Path) -> None:
+    chance, fed, text = random.Random(1), [], TRIO.format("C")
+    with Steps(spark, tmp_path / "c", text, KINDS, joins="(A B) C") as steps:
+        fed.append(rows(chance, 40))
+        steps.feed(fed[-1])
+        migration = steps.public.migrate("A (B C)", "background", pace=1)
+        steps.public.relocate(range(8), to=1, operator="join of :A, :B, :C", pace=1)
+        while migration.phase == "filling":
+            fed.append(rows(chance, 6))
+            steps.feed(fed[-1])
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+        answer = steps.answer
+    assert_same_rows(answer, query(text, together(fed)))
