@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -70,6 +71,9 @@ class Host(Protocol):
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
+
+    def changing(self) -> AbstractContextManager[None]:
+        """While nothing else changes the run; refused where that cannot be."""
 
 
 class Migration:
@@ -226,7 +230,11 @@ class Migrator:
             self.end(error)
 
     def cancel(self, handle: Migration) -> None:
-        """Go on with the old order."""
+        """Go on with the old order. Whoever asks may do so while the migration is being brought to its end."""
+        with self._host.changing():
+            self._cancel(handle)
+
+    def _cancel(self, handle: Migration) -> None:
         under_way, host = self._under_way, self._host
         if under_way is None or under_way.handle is not handle:
             raise ConfigError(

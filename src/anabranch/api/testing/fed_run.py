@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,6 +86,10 @@ class FedRun:
     def prepare(self) -> Prepare:
         """Analyses plans that the same packed rows can serve."""
         return partial(self._engine._prepare_again, running=self.plan)
+
+    def changing(self) -> AbstractContextManager[None]:
+        """Nothing happens in the background."""
+        return nullcontext()
 
     @property
     def is_open(self) -> bool:
