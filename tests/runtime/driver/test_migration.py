@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError, MigrationError, QueryError
 from anabranch.state.failpoints import VARIABLE
@@ -301,3 +301,33 @@ def test_rows_that_wait_for_the_new_order_are_not_answered_again(spark: SparkSes
         steps.end()
         answer = steps.answer
     assert_same_rows(answer, query(text, together(fed)))
+
+
+def test_a_batch_that_is_repeated_after_a_crash_gives_the_same_rows_before_a_query_migrates(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, attempts = random.Random(10), []
+
+    def sink(results: DataFrame, batch_id: int) -> None:
+        attempts.append((batch_id, results.toArrow()))
+
+    fed = [rows(chance), rows(chance)]
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", sink=sink) as steps:
+        steps.feed(fed[0])
+        steps.public.relocate(range(8), to=1, pace=1)
+        monkeypatch.setenv(VARIABLE, f"step.after_sink=raise@once:{tmp_path / 'marker'}")
+        with pytest.raises(Exception, match=r"failpoint step\.after_sink"):
+            steps.feed(fed[1])
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", sink=sink) as steps:
+        begin = steps.public._run.migrator.begin
+        with pytest.raises(ConfigError, match="the next batch is one that was begun before a restart"):
+            begin("A (B (C D))", "moving-state")
+        steps.feed(fed[1])
+        (_, first), (_, again) = ((number, answer) for number, answer in attempts if number == 1)
+        assert_same_rows(again, first)
+        assert begin("A (B (C D))", "moving-state").await_done(0)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+    answer = dict(attempts)
+    assert_same_rows(pa.concat_tables(answer.values()), query(CHAIN, together(fed)))

@@ -141,12 +141,14 @@ def begin_migration(
         run = before.run
         if before.in_force.last is None:
             raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
+        repeats = strategy == MOVING_STATE and bool(proposal.filling.fed) and before.in_force.may_repeat
         # What is owed below joined rows that are listed would come to the old ones only.
         owing = opened.plan.network.joins_of(proposal.query) if _lists_joined_rows(proposal) else ()
-        if strategy != PARALLEL_TRACK and not opened.runner.settle(no_rows, owing):
+        if repeats or (strategy != PARALLEL_TRACK and not opened.runner.settle(no_rows, owing)):
+            # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
             raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
         with put_in_force(opened.runner, proposal.beside.document):
-            context, targets = resumed(run, proposal.beside)
+            context, targets = resumed(run, proposal.beside, before)
             progress = ShadowProgress(proposal, strategy, {}, None)
             if strategy == PARALLEL_TRACK:
                 progress.newest = _newest(context)
@@ -173,7 +175,7 @@ def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFram
         failpoint("migration.settled")
         with put_in_force(opened.runner, proposal.alone.document):
             failpoint("migration.adopted")
-            after, targets = resumed(context.run, proposal.alone)
+            after, targets = resumed(context.run, proposal.alone, context)
             after.in_force.list_anew(after.in_force.distribution)
         opened.runner.use(after)
     failpoint("migration.ended")
