@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.errors import ConfigError
@@ -85,3 +87,48 @@ def test_a_running_query_migrates_beside_another_and_a_program_that_knows_nothin
     complete = {name: feed.complete for name, feed in feeds.items()}
     assert_same_rows(written(tmp_path / "out" / "chain"), query(CHAIN, complete))
     assert removed < len(feeds["A"].batches)
+
+
+def test_a_migration_is_not_cancelled_while_it_is_brought_to_its_end_nor_by_a_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Cancelling puts the old order in force: after the end its operators would be empty."""
+    feeds = {name: Feed(tmp_path / name, SCHEMA) for name in "ABC"}
+    engine, refused, migrations = ab.Engine(spark, tmp_path / "checkpoint", 2, groups=16), [], []
+    for name, feed in feeds.items():
+        engine.register(name, feed.stream(spark))
+        feed.add(k=[*range(20)], j=[*range(20)], v=[*range(20)])
+
+    def sink(results: DataFrame, batch: int) -> None:
+        for migration in migrations[:1]:
+            with pytest.raises(ConfigError) as refusal:
+                migration.cancel()
+            refused.append(str(refusal.value))
+        results.count()
+
+    def cancel() -> None:
+        with suppress(ConfigError):  # it may be done by then
+            migrations[0].cancel()
+
+    run = engine.sql(CHAIN, joins="(A B) C").writeStream.foreachBatch(sink).start()
+    try:
+        run.processAllAvailable()
+        zone = spark.conf.get("spark.sql.session.timeZone")
+        spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+        with pytest.raises(ConfigError, match="the session's settings have changed since the run began"):
+            run.migrate("A (B C)")
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        with run._changing:
+            migrations.append(run.migrate("A (B C)", "background", pace=1))
+            cancelling = threading.Thread(target=cancel)
+            cancelling.start()
+            cancelling.join(1)
+            assert cancelling.is_alive()
+            assert migrations[0].phase == "filling"
+        cancelling.join()
+        assert migrations[0].phase in ("cancelled", "done")
+        feeds["A"].add(k=[1], j=[1], v=[1])
+        run.processAllAvailable()
+        assert "by a function that a batch is given to; use another thread" in refused[0]
+    finally:
+        run.stop()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from anabranch.api.session_settings import settings_of_a_run
+from anabranch.api.session_settings import check_unchanged, settings_of_a_run
 from anabranch.api.targets import check_target, target_of
 from anabranch.errors import ConfigError
 from anabranch.plan.join_order import shape_of
@@ -98,13 +98,14 @@ class MigratingRun:
         return self._run._questions(self._run._writers)
 
     def prepare(self) -> Prepare:
-        """Analyses plans that its streaming query can serve."""
+        """Analyses plans that its streaming query can serve, under the settings that it has."""
+        check_unchanged(self._run._session, self._run._engine.spark)
         return partial(self._run._engine._prepare_again, running=self._run._plan)
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
         return self._run._no_rows()
 
-    def cancelling(self) -> AbstractContextManager[None]:
-        """Inside, nothing else changes it."""
+    def changing(self) -> AbstractContextManager[None]:
+        """While nothing else changes the run."""
         return self._run._between_batches("cancelled", "no migration can be")

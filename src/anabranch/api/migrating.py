@@ -72,8 +72,8 @@ class Host(Protocol):
     def no_rows(self) -> DataFrame:
         """An empty batch."""
 
-    def cancelling(self) -> AbstractContextManager[None]:
-        """Inside, nothing else changes the run; refused where a migration cannot be cancelled."""
+    def changing(self) -> AbstractContextManager[None]:
+        """While nothing else changes the run; refused where that cannot be."""
 
 
 class Migration:
@@ -170,7 +170,7 @@ class Migrator:
         step, started = host.opened.runner.last_number, time.perf_counter()
         host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
         handle = Migration(name, chosen, before, after)
-        handle._cancel = lambda: self._cancel_by_hand(handle)
+        handle._cancel = lambda: self.cancel(handle)
         self._under_way = _UnderWay(handle, progress, started, step)
         filling = proposal.filling
         parts = [
@@ -231,17 +231,17 @@ class Migrator:
                 self._drop_shadow()
             self.end(error)
 
-    def _cancel_by_hand(self, handle: Migration) -> None:
-        with self._host.cancelling():
-            self.cancel(handle)
-
     def _drop_shadow(self) -> None:
         under_way, host = self._under_way, self._host
         assert under_way is not None, "a query migrates"
         host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
 
     def cancel(self, handle: Migration) -> None:
-        """Go on with the old order."""
+        """Go on with the old order. Whoever asks may do so while the migration is being brought to its end."""
+        with self._host.changing():
+            self._cancel(handle)
+
+    def _cancel(self, handle: Migration) -> None:
         under_way, host = self._under_way, self._host
         if under_way is None or under_way.handle is not handle:
             raise ConfigError(

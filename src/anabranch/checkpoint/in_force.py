@@ -63,6 +63,10 @@ class InForce:
             events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
 
+    def go_on_from(self, before: InForce) -> None:
+        """Take the place of what was in force under another plan of the same run: the next batch stays the same."""
+        self._resumed = before._resumed
+
     @property
     def may_repeat(self) -> bool:
         """Whether the next batch may have reached a sink before a crash: then the same rows must be answered in it."""

@@ -19,7 +19,7 @@ kept at a port depends on the query and not on the order of its joins (`plan/wat
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -54,10 +54,13 @@ class Filling:
     computed: frozenset[int] = frozenset()
 
 
-def planned_filling(network: Network) -> Filling:
-    """How the shadow in a network is filled. Refused if an input's rows are nowhere to be had."""
+def planned_filling(network: Network, name: str) -> Filling:
+    """How the shadow of a query is filled. Refused if an input's rows are nowhere to be had.
+
+    Only from the query's own joins: those of another query may hold the same rows, but forget them by its streams.
+    """
     numbers = {port: number for number, port in enumerate(network.ports)}
-    held = _held_by(network)
+    held = _held_by(network, network.joins_of(name))
     listed: dict[int, int] = {}
     rehashed: dict[int, int] = {}
     computed: set[int] = set()
@@ -187,13 +190,13 @@ def _with_rows(
     return Manifest(tuple(spines), tuple(states))
 
 
-def _held_by(network: Network) -> dict[tuple[object, object], list[tuple[int, PortState]]]:
-    """The ports of joins that are no shadows, by what lies there, whatever it is hashed on."""
+def _held_by(network: Network, joins: Collection[int]) -> dict[tuple[object, object], list[tuple[int, PortState]]]:
+    """The ports of some joins, by what lies there, whatever it is hashed on."""
     held: dict[tuple[object, object], list[tuple[int, PortState]]] = {}
     for number, (n, p) in enumerate(network.ports):
-        operator = network.operators[n]
-        if operator.grouping is None and not network.is_shadow(n):
-            held.setdefault(_rows(operator.ports[p].state), []).append((number, operator.ports[p].state))
+        if n in joins:
+            state = network.operators[n].ports[p].state
+            held.setdefault(_rows(state), []).append((number, state))
     return held
 
 

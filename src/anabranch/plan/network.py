@@ -151,6 +151,12 @@ class Network:
         """Whether an operator belongs to a shadow."""
         return any(self.inputs[i].shadow for i in self.inputs_of(len(self.inputs) + n))
 
+    def joins_of(self, name: str) -> tuple[int, ...]:
+        """The joins that a query's rows go through, whoever else they are for; of a UNION ALL, those of its first
+        SELECT. Those of blocks below are not listed."""
+        answer = next(answer for answer in self.answers if answer.name == name)
+        return tuple(n for n in self.operators_of(answer.branches[0].node) if self.operators[n].grouping is None)
+
     def consumers(self, node: int) -> list[int]:
         """The numbers of the ports that take rows of a node directly, not by way of an input."""
         return [number for number, (n, p) in enumerate(self.ports) if self.operators[n].ports[p].node == node]

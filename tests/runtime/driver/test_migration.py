@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError, MigrationError, QueryError
 from anabranch.state.failpoints import VARIABLE
@@ -237,3 +237,97 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(spark: SparkSession,
         steps.feed(fed[-1])
         answer = steps.answer
     assert_same_rows(answer, query(CHAIN, together(fed)))
+
+
+def test_state_is_not_taken_from_a_query_that_has_forgotten_some_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    """D is far ahead of C, so a query that joins A and B with D has forgotten rows that C can still meet."""
+    kinds = {name: Kind(TIMED_SCHEMA, "t", 10_000) for name in "ABCD"}
+    text = (
+        "SELECT A.v AS a, B.v AS b, {0}.v AS c FROM A [RANGE 50 MILLISECONDS], B [RANGE 50 MILLISECONDS], "
+        "{0} [RANGE 50 MILLISECONDS] WHERE A.k = B.k AND B.j = {0}.j"
+    )
+
+    def row(*values: int) -> pa.Table:
+        return pa.table([[value] for value in values], schema=TIMED_SCHEMA)
+
+    others = {"other": text.format("D")}
+    with Steps(spark, tmp_path / "c", text.format("C"), kinds, joins="A (B C)", others=others) as steps:
+        steps.feed({"A": row(1, 0, 10, 1), "B": row(1, 1, 10, 2), "C": row(0, 99, 10, 3), "D": row(0, 98, 10, 3)})
+        for now in (10_000, 10_001, 10_002):
+            steps.feed({"A": row(7, 0, now, 1), "B": row(8, 8, now, 2), "D": row(0, 98, now, 3)})
+        assert steps.public.migrate("(A B) C", "moving-state", query="query").await_done(0)
+        steps.feed({"C": row(0, 1, 12, 5)})
+        assert steps.answer.to_pylist() == [{"a": 1, "b": 2, "c": 5}]
+
+
+TRIO = "SELECT A.v AS a, B.v AS b, {0}.v AS c FROM A, B, {0} WHERE A.k = B.k AND B.j = {0}.j"
+
+
+@pytest.mark.parametrize("how", ["held", "spilled"])
+def test_what_a_join_owes_that_another_query_shares_is_not_lost(spark: SparkSession, tmp_path: Path, how: str) -> None:
+    chance, fed, others = random.Random(9), [], {"other": TRIO.format("D")}
+    with Steps(spark, tmp_path / "c", TRIO.format("C"), KINDS, joins="(A B) C", others=others) as steps:
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        shared = steps.runner.context.shape.operators[0].name
+        assert shared == "join of A, B"
+        if how == "held":
+            steps.public.relocate(range(8), to=1, operator=shared, pace=1)
+        else:
+            steps.public.spill(operator=shared)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        assert steps.public.migrate("A (B C)", "moving-state", query="query").await_done(0)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+        answer, other = steps.answer, pa.concat_tables(steps.other_answers["other"])
+    assert_same_rows(answer, query(TRIO.format("C"), together(fed)))
+    assert_same_rows(other, query(TRIO.format("D"), together(fed)))
+
+
+def test_rows_that_wait_for_the_new_order_are_not_answered_again(spark: SparkSession, tmp_path: Path) -> None:
+    chance, fed, text = random.Random(1), [], TRIO.format("C")
+    with Steps(spark, tmp_path / "c", text, KINDS, joins="(A B) C") as steps:
+        fed.append(rows(chance, 40))
+        steps.feed(fed[-1])
+        migration = steps.public.migrate("A (B C)", "background", pace=1)
+        steps.public.relocate(range(8), to=1, operator="join of :A, :B, :C", pace=1)
+        while migration.phase == "filling":
+            fed.append(rows(chance, 6))
+            steps.feed(fed[-1])
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+        answer = steps.answer
+    assert_same_rows(answer, query(text, together(fed)))
+
+
+def test_a_batch_that_is_repeated_after_a_crash_gives_the_same_rows_before_a_query_migrates(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance, attempts = random.Random(10), []
+
+    def sink(results: DataFrame, batch_id: int) -> None:
+        attempts.append((batch_id, results.toArrow()))
+
+    fed = [rows(chance), rows(chance)]
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", sink=sink) as steps:
+        steps.feed(fed[0])
+        steps.public.relocate(range(8), to=1, pace=1)
+        monkeypatch.setenv(VARIABLE, f"step.after_sink=raise@once:{tmp_path / 'marker'}")
+        with pytest.raises(Exception, match=r"failpoint step\.after_sink"):
+            steps.feed(fed[1])
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="((A B) C) D", sink=sink) as steps:
+        begin = steps.public._run.migrator.begin
+        with pytest.raises(ConfigError, match="the next batch is one that was begun before a restart"):
+            begin("A (B (C D))", "moving-state")
+        steps.feed(fed[1])
+        (_, first), (_, again) = ((number, answer) for number, answer in attempts if number == 1)
+        assert_same_rows(again, first)
+        assert begin("A (B (C D))", "moving-state").await_done(0)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        steps.end()
+    answer = dict(attempts)
+    assert_same_rows(pa.concat_tables(answer.values()), query(CHAIN, together(fed)))

@@ -87,8 +87,8 @@ class FedRun:
         """Analyses plans that the same packed rows can serve."""
         return partial(self._engine._prepare_again, running=self.plan)
 
-    def cancelling(self) -> AbstractContextManager[None]:
-        """Nothing happens between two batches but what a test does."""
+    def changing(self) -> AbstractContextManager[None]:
+        """Nothing happens in the background."""
         return nullcontext()
 
     @property

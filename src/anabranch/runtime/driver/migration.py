@@ -49,7 +49,6 @@ from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Slice
-from anabranch.state.store import Json
 
 MOVING_STATE = "moving-state"
 PARALLEL_TRACK = "parallel-track"
@@ -128,7 +127,7 @@ def propose_migration(
     called = with_inherited_groupings(beside.document, alone.document)
     if any(grouping not in beside.document["operators"] for grouping in called["groupings"]):
         raise ConfigError(f"in this order the GROUP BY of {name!r} would keep its rows otherwise; choose another one")
-    filling = planned_filling(beside.plan.network)
+    filling = planned_filling(beside.plan.network, name)
     return MigrationProposal(name, shape_of(current), shape_of(after), beside, alone, filling)
 
 
@@ -142,13 +141,14 @@ def begin_migration(
         run = before.run
         if before.in_force.last is None:
             raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
-        if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
-            # What is owed below such a state would come to the old one only.
-            now = run.checkpoint.plan(run.checkpoint.plan_number)
-            if not opened.runner.settle(no_rows, _left_behind(now, proposal)):
-                raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
+        repeats = strategy == MOVING_STATE and bool(proposal.filling.fed) and before.in_force.may_repeat
+        # What is owed below joined rows that are listed would come to the old ones only.
+        owing = opened.plan.network.joins_of(proposal.query) if _lists_joined_rows(proposal) else ()
+        if repeats or (strategy != PARALLEL_TRACK and not opened.runner.settle(no_rows, owing)):
+            # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
+            raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
         with put_in_force(opened.runner, proposal.beside.document):
-            context, targets = resumed(run, proposal.beside)
+            context, targets = resumed(run, proposal.beside, before)
             progress = ShadowProgress(proposal, strategy, {}, None)
             if strategy == PARALLEL_TRACK:
                 progress.newest = _newest(context)
@@ -170,13 +170,12 @@ def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFram
     with opened.runner.between_batches() as context:
         if not progress.is_ready(context):
             return None
-        owing = _left_behind(proposal.beside.document, proposal)
-        if not opened.runner.settle(no_rows, owing) or not progress.is_ready(context):
+        if not opened.runner.settle(no_rows, _joins(proposal)) or not progress.is_ready(context):
             return None
         failpoint("migration.settled")
         with put_in_force(opened.runner, proposal.alone.document):
             failpoint("migration.adopted")
-            after, targets = resumed(context.run, proposal.alone)
+            after, targets = resumed(context.run, proposal.alone, context)
             after.in_force.list_anew(after.in_force.distribution)
         opened.runner.use(after)
     failpoint("migration.ended")
@@ -243,10 +242,15 @@ def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> l
     return files
 
 
-def _left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
-    """The joins of a plan that are gone when the query goes on with its shadow's."""
-    called = with_inherited_groupings(plan, proposal.alone.document)
-    return [n for n, identity in enumerate(plan["operators"]) if identity not in called["operators"]]
+def _joins(proposal: MigrationProposal) -> list[int]:
+    """The joins of a query and of its shadow, side by side.
+
+    A join that another query shares stays, but what it owes is owed to the old order, too. And what waits for the
+    shadow has been answered in the old one, so it must not come as new rows after the change.
+    """
+    network = proposal.beside.plan.network
+    shadows = [n for n in range(len(network.operators)) if network.is_shadow(n)]
+    return [*network.joins_of(proposal.query), *shadows]
 
 
 def _lists_joined_rows(proposal: MigrationProposal) -> bool:

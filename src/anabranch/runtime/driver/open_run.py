@@ -115,7 +115,7 @@ def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
         if proposal.begun != (context.in_force.last is not None):
             return None
         with put_in_force(opened.runner, proposal.document):
-            after, targets = resumed(context.run, proposal)
+            after, targets = resumed(context.run, proposal, context)
         opened.runner.use(after)
     return OpenedRun(opened.runner, proposal.plan, targets)
 
@@ -140,12 +140,19 @@ def put_in_force(runner: StepRunner, document: Json) -> Iterator[None]:
         raise
 
 
-def resumed(run: RunParts, proposal: Proposal) -> tuple[StepContext, dict[str, Target]]:
-    """What makes steps under a plan that was adopted, with the last step in force; and where answers go."""
+def resumed(
+    run: RunParts, proposal: Proposal, before: StepContext | None = None
+) -> tuple[StepContext, dict[str, Target]]:
+    """What makes steps under a plan that was adopted, with the last step in force; and where answers go.
+
+    In a run that goes on it is what was there `before` that is replaced.
+    """
     plan = proposal.plan
     answered = [request for request in plan.requests if not request.shadow]
     pairs = zip(answered, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
     context.in_force.resume(context.adaptation.relocator, context.shape.families, run.events)
+    if before is not None:
+        context.in_force.go_on_from(before.in_force)
     return context, targets
