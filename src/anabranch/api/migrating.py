@@ -17,10 +17,14 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import ConfigError, MigrationError, did_you_mean
 from anabranch.language.shape import read_shape
+from anabranch.manager.actions import MigrateQuery
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.arrangement import Shape, UnconnectedError
+from anabranch.plan.join_orders import Wish
+from anabranch.plan.migration_choice import Prediction
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.measure_orders import measure_orders
 from anabranch.runtime.driver.migration import (
     BACKGROUND,
     MOVING_STATE,
@@ -33,6 +37,7 @@ from anabranch.runtime.driver.migration import (
     end_migration,
     propose_migration,
 )
+from anabranch.runtime.driver.migration_strategy import best_strategy, predictions
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
 
 AUTO = "auto"
@@ -120,6 +125,7 @@ class _UnderWay:
     progress: ShadowProgress
     started: float
     step: int
+    prediction: Prediction | None
 
 
 class Migrator:
@@ -128,7 +134,7 @@ class Migrator:
 
     def __init__(self, host: Host) -> None:
         """Nothing migrates yet."""
-        self._host = host
+        self.host = host
         self._under_way: _UnderWay | None = None
 
     @property
@@ -150,24 +156,25 @@ class Migrator:
         pace: int | None = None,
         meanwhile: str = REFUSE,
         reason: str = ON_REQUEST,
+        wish: Wish = "latency",
     ) -> Migration:
         """Begin a migration. One that is under way is replaced by it, or this one is refused."""
         _check_choice("strategy", strategy, (AUTO, *STRATEGIES))
         _check_choice("meanwhile", meanwhile, (REFUSE, REPLACE))
         if pace is not None and (not isinstance(pace, int) or isinstance(pace, bool) or pace < 1):
             raise ConfigError(f"pace must be a positive whole number of rows per step, not {pace!r}")
-        name = self._name(query)
+        name = self.name_of(query)
         self._make_way(name, meanwhile)
-        host = self._host
+        host = self.host
         proposal = self._proposal(name, joins)
-        chosen = self._strategy(proposal) if strategy == AUTO else strategy
+        chosen, prediction = self._strategy(proposal, strategy, wish)
         aliases = _aliases(host.opened.plan, name)
         before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
         step, started = host.opened.runner.last_number, time.perf_counter()
         host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
         handle = Migration(name, chosen, before, after)
         handle._cancel = lambda: self.cancel(handle)
-        self._under_way = _UnderWay(handle, progress, started, step)
+        self._under_way = _UnderWay(handle, progress, started, step, prediction)
         filling = proposal.filling
         parts = [
             f"{len(filling.listed)} states listed ({progress.listed_rows:,} rows)",
@@ -191,13 +198,14 @@ class Migrator:
 
     def advance(self) -> bool:
         """Bring the migration under way to its end, if that is possible now; whether one is still under way."""
-        under_way, host = self._under_way, self._host
+        under_way, host = self._under_way, self.host
         if under_way is None:
             return False
         handle, progress = under_way.handle, under_way.progress
         handle.share_done = progress.share_done(host.opened.runner.context)
         if not progress.is_ready(host.opened.runner.context):
             return True
+        rows = progress.rows_done(host.opened.runner.context)
         opened = end_migration(host.opened, progress, host.no_rows())
         if opened is None:
             return True
@@ -214,9 +222,60 @@ class Migrator:
             strategy=handle.strategy,
             steps=steps,
             seconds=round(seconds, 3),
+            rows=rows,
+            **_told(under_way.prediction),
         )
         handle._end(Phase.DONE)
         return False
+
+    @property
+    def has_work(self) -> bool:
+        """Whether there is something that `look` would do."""
+        run = self.host.opened.runner.context.run
+        return self.current is not None or bool(run.migrations) or self._must_measure
+
+    def look(self) -> None:
+        """Go on with what is under way; begin what policies have decided on; measure what they want to know.
+
+        For whoever cannot be told of an error: what fails is told as an event, and not tried again.
+        """
+        self.go_on()
+        migrations = self.host.opened.runner.context.run.migrations
+        while migrations:
+            wanted = migrations.popleft()
+            if self.current is None:
+                self._begin_for_policy(wanted)
+        if self.current is None and self._must_measure:
+            try:
+                measure_if_due(self.host)
+            except Exception as error:
+                self._give_up(f"orders of joins are measured no longer: {error}")
+
+    @property
+    def _must_measure(self) -> bool:
+        context = self.host.opened.runner.context
+        is_wanted = context.adaptation.compares_orders and not context.run.orders.failed
+        return is_wanted and context.run.orders.is_due(self.host.opened.runner.last_number, context.run.clock())
+
+    def _begin_for_policy(self, wanted: MigrateQuery) -> None:
+        orders = self.host.opened.runner.context.run.orders
+        try:
+            self.begin(wanted.joins, wanted.strategy, wanted.query, reason=wanted.reason, wish=wanted.wish)
+        except ConfigError as error:
+            orders.refuse(wanted.query, wanted.joins)
+            self._warn(f"{wanted.query} does not migrate to {wanted.joins}: {error}")
+        except Exception as error:
+            self._give_up(f"migrating {wanted.query} to {wanted.joins} has failed: {error}")
+
+    def _give_up(self, told: str) -> None:
+        """Decide no more on the orders of this run's joins."""
+        self.host.opened.runner.context.run.orders.failed = True
+        self._warn(told)
+
+    def _warn(self, told: str) -> None:
+        runner = self.host.opened.runner
+        if runner.can_change:
+            self.host.events.add(EventKind.WARNING, told)
 
     def go_on(self) -> None:
         """As `advance`, for whoever cannot be told of an error: it ends the migration, and is raised by the handle."""
@@ -227,7 +286,7 @@ class Migrator:
 
     def cancel(self, handle: Migration) -> None:
         """Go on with the old order."""
-        under_way, host = self._under_way, self._host
+        under_way, host = self._under_way, self.host
         if under_way is None or under_way.handle is not handle:
             raise ConfigError(
                 f"this migration of {handle.query!r} is {handle.phase} already, so it cannot be cancelled"
@@ -261,8 +320,9 @@ class Migrator:
             )
         self.cancel(current)
 
-    def _name(self, query: str | None) -> str:
-        names = list(self._host.questions())
+    def name_of(self, query: str | None) -> str:
+        """The query that is meant; the only one if none is named."""
+        names = list(self.host.questions())
         if query is None and len(names) == 1:
             return names[0]
         if query is None:
@@ -272,7 +332,7 @@ class Migrator:
         return query
 
     def _proposal(self, name: str, joins: str) -> MigrationProposal:
-        host = self._host
+        host = self.host
         shape: Shape | None = read_shape(joins, _aliases(host.opened.plan, name))
         checkpoint = host.opened.runner.context.run.checkpoint
         try:
@@ -282,10 +342,37 @@ class Migrator:
             parts = " and ".join(", ".join(aliases[n] for n in sorted(part)) for part in error.parts)
             raise ConfigError(f"joins={joins!r}: nothing that {name!r} says is equal connects {parts}") from None
 
-    def _strategy(self, proposal: MigrationProposal) -> str:
-        """All at once if that is little, else in pieces."""
-        manifests = self._host.opened.runner.context.manifests
-        return MOVING_STATE if sum(manifest.rows for manifest in manifests) <= AT_ONCE else BACKGROUND
+    def _strategy(self, proposal: MigrationProposal, asked: str, wish: Wish) -> tuple[str, Prediction | None]:
+        """The strategy that was asked for or, if that is left to us, the best; and what it is predicted to take.
+
+        Where nothing is known of the query, as before its first batch, all is done at once if it is little, else in
+        pieces.
+        """
+        context = self.host.opened.runner.context
+        if asked == AUTO:
+            measure_if_due(self.host)
+        estimates = context.run.orders.estimates.get(proposal.query)
+        if estimates is not None:
+            possible = predictions(context, proposal, estimates)
+            chosen = best_strategy(possible, wish) if asked == AUTO else asked
+            return chosen, next((one for strategy, one in possible.items() if strategy == chosen), None)
+        is_little = sum(manifest.rows for manifest in context.manifests) <= AT_ONCE
+        return (asked, None) if asked != AUTO else (MOVING_STATE if is_little else BACKGROUND, None)
+
+
+def measure_if_due(host: Host) -> None:
+    """Measure what the orders of a run's joins cost, unless that was done not long ago."""
+    runner = host.opened.runner
+    run = runner.context.run
+    if run.orders.is_due(runner.last_number, run.clock()):
+        measure_orders(runner, host.no_rows())
+
+
+def _told(prediction: Prediction | None) -> dict[str, float]:
+    """What was predicted, for an event."""
+    if prediction is None:
+        return {}
+    return {"predicted_seconds": round(prediction.seconds, 3), "predicted_rows": round(prediction.extra_rows)}
 
 
 def _aliases(plan: PreparedPlan, name: str) -> tuple[str, ...]:

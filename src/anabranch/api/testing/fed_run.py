@@ -162,6 +162,7 @@ class FedRun:
             self._note_begun(batch_id)
             self.runner(packed, batch_id)
             self.migrator.advance()
+            self.migrator.look()
         self.next_batch = batch_id + 1
 
     def _note_begun(self, batch_id: int) -> None:
