@@ -7,8 +7,10 @@ writer            where its answer goes: `writeStream`
 targets           what a query is called among others, and the sink that its writer describes
 start             checks what was asked for, takes the checkpoint, begins
 run               queries that are being answered: progress, events, changes while they run
+background        what goes on beside a run, in threads of its own
 changes           what a change of a running run has to keep to
 migrating         joins in another order while a run goes on, and the handle of that
+plans             the orders in which joins could run, with what they cost
 progress          the progress of steps, and how it meets Spark's in `lastProgress`
 picture           the plan, drawn
 session_settings  the settings that queries were made under have to be those of the run

@@ -255,7 +255,12 @@ class Migrator:
     def _must_measure(self) -> bool:
         context = self.host.opened.runner.context
         is_wanted = context.adaptation.compares_orders and not context.run.orders.failed
-        return is_wanted and context.run.orders.is_due(self.host.opened.runner.last_number, context.run.clock())
+        has_choice = any(one.query.logical and len(one.query.inputs) > 2 for one in context.plan.requests)
+        return (
+            is_wanted
+            and has_choice
+            and context.run.orders.is_due(self.host.opened.runner.last_number, context.run.clock())
+        )
 
     def _begin_for_policy(self, wanted: MigrateQuery) -> None:
         orders = self.host.opened.runner.context.run.orders

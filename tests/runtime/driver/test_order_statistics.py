@@ -119,3 +119,27 @@ def test_measuring_takes_less_than_a_fiftieth_of_the_time(spark: SparkSession, t
         clock.advance("1 hour")
         steps.public.plans()
         assert orders.measured == 2, "there was no other step"
+
+
+def test_inputs_are_found_under_the_names_that_another_query_has_given_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = np.random.default_rng(6)
+    others = {
+        "same": "SELECT z.v AS c, x.v AS a FROM C z, A x, B y WHERE y.j = z.j AND x.k = y.k",
+        "derived": "SELECT x.v AS a, z.v AS c FROM (SELECT k, v FROM A WHERE v > 10) x, B y, C z "
+        "WHERE x.k = y.k AND y.j = z.j AND y.k = z.k",
+        "pair": "SELECT A.v FROM A, B WHERE A.k = B.k",
+    }
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, others=others) as steps:
+        steps.feed({"A": rows(chance, 50, 9, 9), "B": rows(chance, 60, 9, 9), "C": rows(chance, 70, 9, 9)})
+        queries = measure(steps.runner, steps.public._run.no_rows()).queries
+        estimates = steps.runner.context.run.orders.estimates
+        assert dict(queries["query"].stored) == {"A": 50, "B": 60, "C": 70}
+        assert dict(queries["same"].stored) == {"x": 50, "y": 60, "z": 70}
+        assert dict(queries["derived"].stored) == {"x": 39, "y": 60, "z": 70}
+        assert estimates["same"].rows(frozenset({1, 2})) == estimates["query"].rows(frozenset({0, 1}))
+        assert len(queries["pair"].plans) == 1
+        with pytest.raises(ConfigError, match="there are several queries"):
+            steps.public.plans()
+        assert len(steps.public.plans("derived")) > 1

@@ -86,7 +86,7 @@ def latenesses(context: StepContext, request: Request) -> list[int | None]:
 def arrivals(context: StepContext, ports: Sequence[int]) -> list[float]:
     """Rows per second that have come to some ports in recent batches; where the clock stands still, per second of
     work."""
-    recent = [result for result in context.run.results if result.batch_id != NO_BATCH][-RECENT_BATCHES:]
+    recent = [result for result in list(context.run.results) if result.batch_id != NO_BATCH][-RECENT_BATCHES:]
     if not recent:
         return [0.0] * len(ports)
     seconds = recent[-1].time - recent[0].time

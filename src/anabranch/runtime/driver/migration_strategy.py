@@ -61,7 +61,7 @@ def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish) -> Strate
 
 def capacity_of(context: StepContext) -> Capacity:
     """How many rows a second of recent steps has worked on at best, and how much time they leave over."""
-    recent = [result for result in context.run.results if result.seconds > 0][-RECENT_BATCHES:]
+    recent = [result for result in list(context.run.results) if result.seconds > 0][-RECENT_BATCHES:]
     speeds = [sum(sum(report.worked) for report in result.reports) / result.seconds for result in recent]
     elapsed = recent[-1].time - recent[0].time if recent else 0.0
     busy = sum(result.seconds for result in recent[1:]) / elapsed if elapsed > 0 else 1 - USUAL_SPARE
