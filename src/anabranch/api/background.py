@@ -40,9 +40,12 @@ def keep_going(run: Run) -> None:
     """While the run goes on: rows that were held back do not wait for a batch that may never come, a migration comes to
     its end as soon as it can, and what policies want of orders of joins is done."""
     while not run._ended.wait(PAUSE):
-        if run._migrator.has_work and run._spark_query.isActive:
+        if run._by_policy.has_work and run._spark_query.isActive:
             with run._changing:
-                run._migrator.look()
+                run._by_policy.go_on()
+        if run._spark_query.isActive:
+            # Not while nobody else may change the run: it waits for a batch, and somebody may want to stop that.
+            run._by_policy.measure()
         if run._runner.holds_back and run._runner.idle > IDLE:
             with suppress(Exception):  # told to the user by awaitTermination and exception
                 run._let_go_on()

@@ -17,7 +17,6 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import ConfigError, MigrationError, did_you_mean
 from anabranch.language.shape import read_shape
-from anabranch.manager.actions import MigrateQuery
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.arrangement import Shape, UnconnectedError
 from anabranch.plan.join_orders import Wish
@@ -227,60 +226,6 @@ class Migrator:
         )
         handle._end(Phase.DONE)
         return False
-
-    @property
-    def has_work(self) -> bool:
-        """Whether there is something that `look` would do."""
-        run = self.host.opened.runner.context.run
-        return self.current is not None or bool(run.migrations) or self._must_measure
-
-    def look(self) -> None:
-        """Go on with what is under way; begin what policies have decided on; measure what they want to know.
-
-        For whoever cannot be told of an error: what fails is told as an event, and not tried again.
-        """
-        self.go_on()
-        migrations = self.host.opened.runner.context.run.migrations
-        while migrations:
-            wanted = migrations.popleft()
-            if self.current is None:
-                self._begin_for_policy(wanted)
-        if self.current is None and self._must_measure:
-            try:
-                measure_if_due(self.host)
-            except Exception as error:
-                self._give_up(f"orders of joins are measured no longer: {error}")
-
-    @property
-    def _must_measure(self) -> bool:
-        context = self.host.opened.runner.context
-        is_wanted = context.adaptation.compares_orders and not context.run.orders.failed
-        has_choice = any(one.query.logical and len(one.query.inputs) > 2 for one in context.plan.requests)
-        return (
-            is_wanted
-            and has_choice
-            and context.run.orders.is_due(self.host.opened.runner.last_number, context.run.clock())
-        )
-
-    def _begin_for_policy(self, wanted: MigrateQuery) -> None:
-        orders = self.host.opened.runner.context.run.orders
-        try:
-            self.begin(wanted.joins, wanted.strategy, wanted.query, reason=wanted.reason, wish=wanted.wish)
-        except ConfigError as error:
-            orders.refuse(wanted.query, wanted.joins)
-            self._warn(f"{wanted.query} does not migrate to {wanted.joins}: {error}")
-        except Exception as error:
-            self._give_up(f"migrating {wanted.query} to {wanted.joins} has failed: {error}")
-
-    def _give_up(self, told: str) -> None:
-        """Decide no more on the orders of this run's joins."""
-        self.host.opened.runner.context.run.orders.failed = True
-        self._warn(told)
-
-    def _warn(self, told: str) -> None:
-        runner = self.host.opened.runner
-        if runner.can_change:
-            self.host.events.add(EventKind.WARNING, told)
 
     def go_on(self) -> None:
         """As `advance`, for whoever cannot be told of an error: it ends the migration, and is raised by the handle."""

@@ -18,6 +18,7 @@ from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, k
 from anabranch.api.migrating import REFUSE, Migration, Migrator
 from anabranch.api.picture import draw, state_lines
 from anabranch.api.plans import explained_plans, plans_of
+from anabranch.api.policy_migrations import PolicyMigrations
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged
@@ -77,6 +78,7 @@ class Run:
         self._left_open = False
         self._is_changing = False
         self._migrator = Migrator(MigratingRun(self))
+        self._by_policy = PolicyMigrations(self._migrator)
 
     def __repr__(self) -> str:
         """One line: what is answered, how far it is, and where its state is."""
@@ -332,10 +334,8 @@ class Run:
         if self._results:
             print(*state_lines(self._results[-1]), sep="\n")
         measure = self._spark_query.isActive and self._runner.can_change
-        with self._changing:
-            lines = list(explained_plans(self._migrator, measure=measure))
-        if lines:
-            print(*lines, sep="\n")
+        for line in explained_plans(self._migrator, measure=measure):
+            print(line)
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""

@@ -45,6 +45,7 @@ _GOLDEN = 0.6180339887498949
 def measure_orders(runner: StepRunner, no_rows: DataFrame) -> OrderCosts:
     """Sample the state of all queries with joins between two batches, and compare their orders."""
     with runner.between_batches() as context:
+        context.run.checkpoint.check_epoch()
         statistics = context.run.orders
         started = time.perf_counter()
         costs: dict[str, QueryOrders] = {}
