@@ -224,6 +224,8 @@ class Migrator:
             rows=rows,
             **_told(under_way.prediction),
         )
+        run = opened.runner.context.run
+        run.orders.note_migration(handle.query, handle.before, handle.after, run.clock())
         handle._end(Phase.DONE)
         return False
 

@@ -14,13 +14,17 @@ class QueryOrders:
     """The orders in which a query's joins could run, least work first, the one in force included.
 
     `rates` are arriving rows per second, `stored` rows in state, both by alias. Orders in `refused` cannot be migrated
-    to while the query runs.
+    to while the query runs, and those that it has `left` were in force before. There were so many `evaluations` since
+    it migrated last, None if it has not; that will have paid for itself at the time `paid_at`.
     """
 
     plans: tuple[PlanCost, ...]
     rates: Mapping[str, float] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     refused: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
+    evaluations: int | None = None
+    paid_at: float = 0.0
 
     @property
     def in_force(self) -> PlanCost:

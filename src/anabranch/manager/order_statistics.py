@@ -16,17 +16,27 @@ from anabranch.plan.join_estimates import MeasuredEstimates
 SHARE_OF_TIME = 0.02
 
 
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The way of a query through orders of its joins: those that it has `left` and those that were `refused`; after how
+    many measurements it `migrated` last, and when that will have paid for itself."""
+
+    left: frozenset[str] = frozenset()
+    refused: frozenset[str] = frozenset()
+    migrated: int | None = None
+    paid_at: float = 0.0
+
+
 @dataclass(slots=True)
 class OrderStatistics:
-    """The `latest` costs of orders, None before the first, and the estimates behind them by query.
+    """The `latest` costs of orders, None before the first, the estimates behind them, and the `courses`, by query.
 
-    Orders are `refused`, by query, if a migration to them was. A run that measures because its policies ask for it goes
-    on with that until it has `failed`.
+    A run that measures because its policies ask for it goes on with that until it has `failed`.
     """
 
     latest: OrderCosts | None = None
     estimates: Mapping[str, MeasuredEstimates] = field(default_factory=dict)
-    refused: dict[str, frozenset[str]] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)
     failed: bool = False
 
     @property
@@ -50,14 +60,45 @@ class OrderStatistics:
         estimates: Mapping[str, MeasuredEstimates],
     ) -> None:
         """Remember a measurement that took so long."""
-        self.latest = OrderCosts(self.measured + 1, step, now, seconds, self._without_refused(queries))
+        self.latest = OrderCosts(self.measured + 1, step, now, seconds, queries)
         self.estimates = estimates
+        self._follow_courses()
+
+    def note_migration(self, query: str, before: str, after: str, now: float) -> None:
+        """Note that a query has gone from one order to another, whoever has asked for that."""
+        course = self._course(query)
+        paid_at = now + self._seconds_to_pay(query, before, after)
+        left = (course.left | {before}) - {after}
+        self.courses[query] = Course(left, course.refused, self.measured, paid_at)
+        self._follow_courses()
 
     def refuse(self, query: str, joins: str) -> None:
         """Note that a query cannot be migrated to an order."""
-        self.refused[query] = self.refused.get(query, frozenset()) | {joins}
-        if self.latest is not None:
-            self.latest = replace(self.latest, queries=self._without_refused(self.latest.queries))
+        course = self._course(query)
+        self.courses[query] = replace(course, refused=course.refused | {joins})
+        self._follow_courses()
 
-    def _without_refused(self, queries: Mapping[str, QueryOrders]) -> dict[str, QueryOrders]:
-        return {name: replace(orders, refused=self.refused.get(name, frozenset())) for name, orders in queries.items()}
+    def _course(self, query: str) -> Course:
+        return self.courses.get(query, Course())
+
+    def _seconds_to_pay(self, query: str, before: str, after: str) -> float:
+        """How long it takes until the work that is saved is as much as that of the migration; 0 if none is saved."""
+        orders = None if self.latest is None else self.latest.queries.get(query)
+        plans = {plan.joins: plan for plan in orders.plans} if orders is not None else {}
+        if before not in plans or after not in plans:
+            return 0.0
+        saved = plans[before].work - plans[after].work
+        return plans[after].migration_rows / saved if saved > 0 else 0.0
+
+    def _follow_courses(self) -> None:
+        """Show in the latest costs what has become of queries."""
+        if self.latest is not None:
+            queries = {name: self._followed(name, orders) for name, orders in self.latest.queries.items()}
+            self.latest = replace(self.latest, queries=queries)
+
+    def _followed(self, name: str, orders: QueryOrders) -> QueryOrders:
+        course = self._course(name)
+        evaluations = None if course.migrated is None else self.measured - course.migrated
+        return replace(
+            orders, refused=course.refused, left=course.left, evaluations=evaluations, paid_at=course.paid_at
+        )

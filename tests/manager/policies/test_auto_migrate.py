@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from copy import deepcopy
 
 import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import MigrateQuery
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
+from anabranch.manager.order_statistics import OrderStatistics
 from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.snapshot import Snapshot
 from anabranch.plan.plan_cost import PlanCost
@@ -17,36 +19,33 @@ SECONDS = 60.0
 
 
 class Query:
-    """A query that does what a policy decides, once per evaluation, and counts how often."""
+    """A query that does what a policy decides, once per evaluation, and counts how often.
+
+    As in a run, the policy begins anew with each plan.
+    """
 
     def __init__(self, policy: AutoMigrate, running: str) -> None:
-        self.policy, self.running = policy, running
+        self.first, self.policy, self.running = policy, deepcopy(policy), running
         self.number = self.migrations = 0
-        self.refused: frozenset[str] = frozenset()
+        self.statistics = OrderStatistics()
 
-    def evaluate(
-        self, work: Mapping[str, float], migration_rows: float = 0.0, exchanges: int = 1
-    ) -> list[MigrateQuery]:
+    def evaluate(self, work: Mapping[str, float], migration_rows: float = 0.0) -> list[MigrateQuery]:
         self.number += 1
+        now = self.number * SECONDS
         plans = [
-            PlanCost(
-                joins,
-                cost,
-                cost,
-                exchanges,
-                cost,
-                0.0 if joins == self.running else migration_rows,
-                joins == self.running,
-            )
+            PlanCost(joins, cost, cost, 1, cost, migration_rows * (joins != self.running), joins == self.running)
             for joins, cost in work.items()
         ]
-        orders = {"q": QueryOrders(tuple(plans), refused=self.refused)}
-        costs = OrderCosts(self.number, self.number, self.number * SECONDS, 0.1, orders)
-        snapshot = Snapshot(self.number, self.number * SECONDS, (), orders=costs)
+        self.statistics.note(self.number, now, 0.1, {"q": QueryOrders(tuple(plans))}, {})
+        snapshot = Snapshot(self.number, now, (), orders=self.statistics.latest)
         decided = list(self.policy.decide(snapshot))
         assert list(self.policy.decide(snapshot)) == [], "an evaluation counts once"
         for migration in decided:
+            self.statistics.note_migration("q", self.running, migration.joins, now)
             self.running, self.migrations = migration.joins, self.migrations + 1
+            self.policy = deepcopy(self.first)
+            again = Snapshot(self.number, now, (), orders=self.statistics.latest)
+            assert list(self.policy.decide(again)) == [], "these costs are those of before"
         return decided
 
 
@@ -66,7 +65,7 @@ def test_nothing_is_decided_without_costs() -> None:
 
 def test_an_order_that_was_refused_is_not_asked_for() -> None:
     query = Query(AutoMigrate(), "(A B) C")
-    query.refused = frozenset({"A (B C)"})
+    query.statistics.refuse("q", "A (B C)")
     for _ in range(5):
         query.evaluate({"(A B) C": 900, "A (B C)": 100})
     assert query.migrations == 0

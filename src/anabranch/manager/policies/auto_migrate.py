@@ -15,6 +15,8 @@ And an order that was left has to be better by the square of `gain` to be gone b
 each other in turn by chance, or by a change that does not last, has to be that much more than what is enough to go
 somewhere new.
 
+What a query has been through comes with the costs (`order_statistics`), since a policy begins anew with each plan.
+
 Limits: costs are estimates. What they do not see (conditions that are no equalities, skew within a class) can make an
 order look cheaper than it is; it is then left only for one that looks cheaper still.
 """
@@ -46,19 +48,6 @@ _COSTS: dict[str, tuple[Callable[[PlanCost], float], str]] = {
 
 
 @dataclass(slots=True)
-class _Course:
-    """What is remembered of a query: its order at the last evaluation, those that it has left, in how many evaluations
-    another one was better, and how many there were since its last migration, before which nothing is asked `until`."""
-
-    joins: str
-    left: set[str] = field(default_factory=set)
-    in_a_row: int = 0
-    evaluations: int = 0
-    until: float = 0.0
-    payback: float = 0.0
-
-
-@dataclass(slots=True)
 class AutoMigrate:
     """Go on with another order of joins when that is much cheaper.
 
@@ -74,7 +63,7 @@ class AutoMigrate:
     wish: Wish = "latency"
     evaluations: int = 3
     _evaluated: int = field(default=0, init=False, repr=False, compare=False)
-    _courses: dict[str, _Course] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _in_a_row: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
@@ -106,23 +95,15 @@ class AutoMigrate:
                 yield wanted
 
     def _evaluate(self, name: str, orders: QueryOrders, now: float) -> MigrateQuery | None:
-        running = orders.in_force
-        course = self._courses.setdefault(name, _Course(running.joins, evaluations=self.evaluations))
-        if course.joins != running.joins:
-            course.left.add(course.joins)
-            course.joins, course.in_a_row, course.evaluations = running.joins, 0, 0
-            course.until = now + course.payback
-        course.evaluations += 1
-        best = self._best(orders)
+        running, best = orders.in_force, self._best(orders)
         cost, unit = _COSTS[self.wish]
-        needed = self.gain**2 if best.joins in course.left else self.gain
+        needed = self.gain**2 if best.joins in orders.left else self.gain
         is_better = best is not running and cost(running) > needed * cost(best)
-        course.in_a_row = course.in_a_row + 1 if is_better else 0
-        if course.in_a_row < IN_A_ROW or course.evaluations < self.evaluations or now < course.until:
+        in_a_row = self._in_a_row[name] = self._in_a_row.get(name, 0) + 1 if is_better else 0
+        rests = orders.evaluations is not None and (orders.evaluations < self.evaluations or now < orders.paid_at)
+        if in_a_row < IN_A_ROW or rests:
             return None
-        saved = running.work - best.work
-        course.payback = best.migration_rows / saved if saved > 0 else 0.0
-        course.in_a_row = 0
+        self._in_a_row[name] = 0
         reason = f"{cost(best):,.0f} instead of {cost(running):,.0f} {unit} are to be expected"
         return MigrateQuery(name, best.joins, reason, self.strategy, self.wish)
 
