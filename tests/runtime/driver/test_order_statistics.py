@@ -130,6 +130,8 @@ def test_inputs_are_found_under_the_names_that_another_query_has_given_them(
         "derived": "SELECT x.v AS a, z.v AS c FROM (SELECT k, v FROM A WHERE v > 10) x, B y, C z "
         "WHERE x.k = y.k AND y.j = z.j AND y.k = z.k",
         "pair": "SELECT A.v FROM A, B WHERE A.k = B.k",
+        "nested": "SELECT x.w, z.v AS c FROM (SELECT A.k, B.v AS w FROM A, B WHERE A.k = B.k) x, B y, C z "
+        "WHERE x.k = y.k AND y.j = z.j",
     }
     with Steps(spark, tmp_path / "c", CHAIN, KINDS, others=others) as steps:
         steps.feed({"A": rows(chance, 50, 9, 9), "B": rows(chance, 60, 9, 9), "C": rows(chance, 70, 9, 9)})
@@ -140,6 +142,9 @@ def test_inputs_are_found_under_the_names_that_another_query_has_given_them(
         assert dict(queries["derived"].stored) == {"x": 39, "y": 60, "z": 70}
         assert estimates["same"].rows(frozenset({1, 2})) == estimates["query"].rows(frozenset({0, 1}))
         assert len(queries["pair"].plans) == 1
+        nested = queries["nested"]
+        assert nested.stored["x"] > 100
+        assert nested.rates["x"] / nested.rates["y"] == pytest.approx(nested.stored["x"] / 60)
         with pytest.raises(ConfigError, match="there are several queries"):
             steps.public.plans()
         assert len(steps.public.plans("derived")) > 1

@@ -94,20 +94,21 @@ def arrivals(context: StepContext, ports: Sequence[int]) -> list[float]:
     # The first has brought what came before it.
     counted = recent[1:] if seconds > 0 else recent
     seconds = seconds if seconds > 0 else sum(result.seconds for result in recent)
-    received = [_received(counted, _labels(context, port)) for port in ports]
+    received = [_received(context, counted, port) for port in ports]
     return [rows / max(seconds, 1e-9) for rows in received]
 
 
-def _labels(context: StepContext, port: int) -> set[str]:
-    return {entry.label for entry in context.layout.inputs if entry.port == port}
-
-
-def _received(results: Sequence[StepResult], labels: set[str]) -> int:
+def _received(context: StepContext, results: Sequence[StepResult], port: int) -> int:
+    """The rows that came to a port: of streams, and of operators of a sub-query, before what it selects of them."""
+    network = context.plan.network
+    n, p = network.ports[port]
+    feeds = [feed for feed in network.inputs[network.operators[n].ports[p].node].feeds if feed is not None]
+    operators = {context.shape.operators[m].name for feed in feeds if (m := network.operator_of(feed.node)) is not None}
+    labels = {entry.label for entry in context.layout.inputs if entry.port == port}
     return sum(
-        report.received[n]
+        sum(count for label, count in zip(result.labels, report.received, strict=True) if label in labels)
+        + sum(count for name, count in zip(result.operators, report.produced, strict=True) if name in operators)
         for result in results
-        for n, label in enumerate(result.labels)
-        if label in labels
         for report in result.reports
     )
 
