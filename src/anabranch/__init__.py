@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
     from anabranch.manager.policies.active_disk import ActiveDisk
+    from anabranch.manager.policies.auto_migrate import AutoMigrate
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
     from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -37,6 +38,7 @@ __version__ = "0.3.0"
 __all__ = [
     "ActiveDisk",
     "AnabranchError",
+    "AutoMigrate",
     "Engine",
     "FluxHybrid",
     "FluxLoad",
@@ -55,6 +57,7 @@ __all__ = [
 _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
     "AnabranchError": "anabranch.errors",
+    "AutoMigrate": "anabranch.manager.policies.auto_migrate",
     "Engine": "anabranch.api.engine",
     "FluxHybrid": "anabranch.manager.policies.flux",
     "FluxLoad": "anabranch.manager.policies.flux",

@@ -18,7 +18,9 @@ from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.survey import survey
 from anabranch.cli.main import app
 from anabranch.errors import CorruptStateError
+from anabranch.manager.order_costs import OrderCosts, QueryOrders
 from anabranch.observe.events import EventKind
+from anabranch.plan.plan_cost import PlanCost
 from anabranch.state.run import RunFile, Segment, map_run
 from anabranch.state.store import encode_document, write_file
 from tests.checkpoint.fabricated import GROUPS, NEWEST, ROWS, Fabricated
@@ -292,3 +294,17 @@ def test_inspecting_changes_nothing_and_starts_no_jvm(made: Fabricated) -> None:
 
     assert shown.returncode == 0, shown.stderr
     assert state() == before
+
+
+def test_orders_of_joins_are_shown_as_they_were_measured_last(made: Fabricated) -> None:
+    shown = run(app, ["inspect", str(made.checkpoint.path), "--plans"]).stdout
+    assert "nothing is on record; run.plans() and the policy ab.AutoMigrate measure them" in shown
+    plans = (PlanCost("A (B C)", 40.0, 200.0, 2, 1234.0), PlanCost("(A B) C", 400.0, 2_000.0, 2, 9_876.5, 70, True))
+    orders = {"query": QueryOrders(plans, {"A": 2.5}, {"A": 1_000})}
+    made.checkpoint.record_orders(OrderCosts(1, 3, 0.0, 0.1, orders).to_json())
+    shown = run(app, ["inspect", str(made.checkpoint.path), "--plans"]).stdout
+    assert "orders of the joins of query, as measured after step 3 of 4: A 2.5 rows/s, 1,000 stored" in shown
+    assert [line.split()[-1] for line in shown.splitlines() if line.startswith(("A (", "(A "))] == ["0", "force"]
+    assert "orders of the joins" not in run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    (made.checkpoint.path / "orders.json").write_text("{")
+    assert run(app, ["inspect", str(made.checkpoint.path), "--plans"]).exit_code == 0, "it is for people"

@@ -20,8 +20,11 @@ from anabranch.errors import ConfigError, MigrationError, did_you_mean
 from anabranch.language.shape import read_shape
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.arrangement import Shape, UnconnectedError
+from anabranch.plan.join_orders import Wish
+from anabranch.plan.migration_choice import Prediction
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.measure_orders import measure_orders
 from anabranch.runtime.driver.migration import (
     BACKGROUND,
     MOVING_STATE,
@@ -34,6 +37,7 @@ from anabranch.runtime.driver.migration import (
     end_migration,
     propose_migration,
 )
+from anabranch.runtime.driver.migration_strategy import best_strategy, predictions
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
 
 AUTO = "auto"
@@ -124,6 +128,7 @@ class _UnderWay:
     progress: ShadowProgress
     started: float
     step: int
+    prediction: Prediction | None
 
 
 class Migrator:
@@ -132,7 +137,7 @@ class Migrator:
 
     def __init__(self, host: Host) -> None:
         """Nothing migrates yet."""
-        self._host = host
+        self.host = host
         self._under_way: _UnderWay | None = None
 
     @property
@@ -154,24 +159,25 @@ class Migrator:
         pace: int | None = None,
         meanwhile: str = REFUSE,
         reason: str = ON_REQUEST,
+        wish: Wish = "latency",
     ) -> Migration:
         """Begin a migration. One that is under way is replaced by it, or this one is refused."""
         _check_choice("strategy", strategy, (AUTO, *STRATEGIES))
         _check_choice("meanwhile", meanwhile, (REFUSE, REPLACE))
         if pace is not None and (not isinstance(pace, int) or isinstance(pace, bool) or pace < 1):
             raise ConfigError(f"pace must be a positive whole number of rows per step, not {pace!r}")
-        name = self._name(query)
+        name = self.name_of(query)
         self._make_way(name, meanwhile)
-        host = self._host
+        host = self.host
         proposal = self._proposal(name, joins)
-        chosen = self._strategy(proposal) if strategy == AUTO else strategy
+        chosen, prediction = self._strategy(proposal, strategy, wish)
         aliases = _aliases(host.opened.plan, name)
         before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
         step, started = host.opened.runner.last_number, time.perf_counter()
         host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
         handle = Migration(name, chosen, before, after)
         handle._cancel = lambda: self.cancel(handle)
-        self._under_way = _UnderWay(handle, progress, started, step)
+        self._under_way = _UnderWay(handle, progress, started, step, prediction)
         filling = proposal.filling
         parts = [
             f"{len(filling.listed)} states listed ({progress.listed_rows:,} rows)",
@@ -195,13 +201,14 @@ class Migrator:
 
     def advance(self) -> bool:
         """Bring the migration under way to its end, if that is possible now; whether one is still under way."""
-        under_way, host = self._under_way, self._host
+        under_way, host = self._under_way, self.host
         if under_way is None:
             return False
         handle, progress = under_way.handle, under_way.progress
         handle.share_done = progress.share_done(host.opened.runner.context)
         if not progress.is_ready(host.opened.runner.context):
             return True
+        rows = progress.rows_done(host.opened.runner.context)
         opened = end_migration(host.opened, progress, host.no_rows())
         if opened is None:
             return True
@@ -218,7 +225,11 @@ class Migrator:
             strategy=handle.strategy,
             steps=steps,
             seconds=round(seconds, 3),
+            rows=rows,
+            **_told(under_way.prediction),
         )
+        run = opened.runner.context.run
+        run.orders.note_migration(handle.query, handle.before, handle.after, run.clock())
         handle._end(Phase.DONE)
         return False
 
@@ -232,17 +243,17 @@ class Migrator:
             self.end(error)
 
     def _drop_shadow(self) -> None:
-        under_way, host = self._under_way, self._host
+        under_way, host = self._under_way, self.host
         assert under_way is not None, "a query migrates"
         host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
 
     def cancel(self, handle: Migration) -> None:
         """Go on with the old order. Whoever asks may do so while the migration is being brought to its end."""
-        with self._host.changing():
+        with self.host.changing():
             self._cancel(handle)
 
     def _cancel(self, handle: Migration) -> None:
-        under_way, host = self._under_way, self._host
+        under_way, host = self._under_way, self.host
         if under_way is None or under_way.handle is not handle:
             raise ConfigError(
                 f"this migration of {handle.query!r} is {handle.phase} already, so it cannot be cancelled"
@@ -276,8 +287,9 @@ class Migrator:
             )
         self.cancel(current)
 
-    def _name(self, query: str | None) -> str:
-        names = list(self._host.questions())
+    def name_of(self, query: str | None) -> str:
+        """The query that is meant; the only one if none is named."""
+        names = list(self.host.questions())
         if query is None and len(names) == 1:
             return names[0]
         if query is None:
@@ -287,7 +299,7 @@ class Migrator:
         return query
 
     def _proposal(self, name: str, joins: str) -> MigrationProposal:
-        host = self._host
+        host = self.host
         shape: Shape | None = read_shape(joins, _aliases(host.opened.plan, name))
         checkpoint = host.opened.runner.context.run.checkpoint
         try:
@@ -297,10 +309,37 @@ class Migrator:
             parts = " and ".join(", ".join(aliases[n] for n in sorted(part)) for part in error.parts)
             raise ConfigError(f"joins={joins!r}: nothing that {name!r} says is equal connects {parts}") from None
 
-    def _strategy(self, proposal: MigrationProposal) -> str:
-        """All at once if that is little, else in pieces."""
-        manifests = self._host.opened.runner.context.manifests
-        return MOVING_STATE if sum(manifest.rows for manifest in manifests) <= AT_ONCE else BACKGROUND
+    def _strategy(self, proposal: MigrationProposal, asked: str, wish: Wish) -> tuple[str, Prediction | None]:
+        """The strategy that was asked for or, if that is left to us, the best; and what it is predicted to take.
+
+        Where nothing is known of the query, as before its first batch, all is done at once if it is little, else in
+        pieces.
+        """
+        context = self.host.opened.runner.context
+        if asked == AUTO:
+            measure_if_due(self.host)
+        estimates = context.run.orders.estimates.get(proposal.query)
+        if estimates is not None:
+            possible = predictions(context, proposal, estimates)
+            chosen = best_strategy(possible, wish) if asked == AUTO else asked
+            return chosen, next((one for strategy, one in possible.items() if strategy == chosen), None)
+        is_little = sum(manifest.rows for manifest in context.manifests) <= AT_ONCE
+        return (asked, None) if asked != AUTO else (MOVING_STATE if is_little else BACKGROUND, None)
+
+
+def measure_if_due(host: Host) -> None:
+    """Measure what the orders of a run's joins cost, unless that was done not long ago."""
+    runner = host.opened.runner
+    run = runner.context.run
+    if run.orders.is_due(runner.last_number, run.clock()):
+        measure_orders(runner, host.no_rows())
+
+
+def _told(prediction: Prediction | None) -> dict[str, float]:
+    """What was predicted, for an event."""
+    if prediction is None:
+        return {}
+    return {"predicted_seconds": round(prediction.seconds, 3), "predicted_rows": round(prediction.extra_rows)}
 
 
 def _aliases(plan: PreparedPlan, name: str) -> tuple[str, ...]:

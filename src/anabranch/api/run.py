@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from pyspark.sql import DataFrame
 from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, kept_orders, question_of
 from anabranch.api.migrating import REFUSE, Migration, Migrator
 from anabranch.api.picture import draw, state_lines
+from anabranch.api.plans import explained_plans, plans_of
+from anabranch.api.policy_migrations import PolicyMigrations
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged
@@ -26,10 +28,11 @@ from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.budgets import MemoryBudgets
-from anabranch.observe.events import Event, EventKind, log_end
+from anabranch.observe.events import Event, EventKind
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import BatchProgress, Progress
 from anabranch.plan.explain import Picture
+from anabranch.plan.plan_cost import PlanCost
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
@@ -50,8 +53,6 @@ KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
-PAUSE = 0.1  # seconds between two looks at what may go on without a batch
-IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
 
 
 class Run:
@@ -77,6 +78,7 @@ class Run:
         self._left_open = False
         self._is_changing = False
         self._migrator = Migrator(MigratingRun(self))
+        self._by_policy = PolicyMigrations(self._migrator)
 
     def __repr__(self) -> str:
         """One line: what is answered, how far it is, and where its state is."""
@@ -281,6 +283,17 @@ class Run:
             self._ends = self._ends or self._ends_by_itself
             return self._migrator.begin(joins, strategy, query, pace=pace, meanwhile=meanwhile)
 
+    def plans(self, query: str | None = None) -> list[PlanCost]:
+        """The orders in which a query's joins could run, with what each costs, least work first (docs/migration.md).
+
+        Costs are estimated from a sample of the state, taken now if that is not too often; of a run that has ended they
+        are those of the last time.
+        """
+        if not self._spark_query.isActive:
+            return plans_of(self._migrator, query, measure=False)
+        with self._between_batches("compared", "orders of joins cannot be"):
+            return plans_of(self._migrator, query)
+
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
@@ -315,10 +328,14 @@ class Run:
         return self._runner.failure or self._spark_query.exception()
 
     def explain(self) -> None:
-        """Print the plan, with what was measured so far since it is this one, and the state per processor."""
+        """Print the plan, with what was measured so far since it is this one, the state per processor, and what other
+        orders of joins would cost."""
         print(self._picture())
         if self._results:
             print(*state_lines(self._results[-1]), sep="\n")
+        measure = self._spark_query.isActive and self._runner.can_change
+        for line in explained_plans(self._migrator, measure=measure):
+            print(line)
 
     def _repr_html_(self) -> str:
         """The plan as a picture, with what was measured so far, in notebooks."""
@@ -454,36 +471,6 @@ class Run:
     def _no_rows(self) -> DataFrame:
         return no_rows(self._session, self._plan)
 
-    def _watch(self) -> None:
-        """Wait for the end of the run, and leave the checkpoint to others."""
-        try:
-            while self._goes_on():
-                pass
-            if self._ends and self.exception() is None:
-                self._runner.end(self._no_rows())
-        except Exception as error:
-            # Told to the user by awaitTermination and exception.
-            self._runner.failure = self._runner.failure or error
-        finally:
-            try:
-                self._runner.wait_idle()
-            finally:
-                self._checkpoint.release()
-                self._ended.set()
-                self._migrator.end(self.exception())
-                log_end(self._checkpoint.path, self._runner.last_number, self.exception())
-
-    def _keep_going(self) -> None:
-        """While the run goes on: rows that were held back do not wait for a batch that may never come, and a migration
-        comes to its end as soon as it can."""
-        while not self._ended.wait(PAUSE):
-            if self._migrator.current is not None and self._spark_query.isActive:
-                with self._changing:
-                    self._migrator.go_on()
-            if self._runner.holds_back and self._runner.idle > IDLE:
-                with suppress(Exception):  # told to the user by awaitTermination and exception
-                    self._let_go_on()
-
     def _wait_for_end(self, timeout: float | None) -> bool:
         """Wait until the run has ended and nothing of it is left; whether it has."""
         ended = self._ended.wait(timeout)
@@ -491,10 +478,3 @@ class Run:
             if thread is not threading.current_thread():
                 thread.join(60)
         return ended
-
-    def _goes_on(self) -> bool:
-        """Wait for the end of Spark's query; whether another one has taken its place."""
-        with suppress(StreamingQueryException):
-            (watched := self._spark_query).awaitTermination()
-        with self._changing:
-            return watched is not self._spark_query

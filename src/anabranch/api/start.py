@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anabranch
+from anabranch.api.background import keep_going, watch
 from anabranch.api.run import Run
 from anabranch.api.session_settings import settings_of_a_run
 from anabranch.api.targets import check_target, free_name
@@ -58,7 +59,7 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
     except BaseException:
         checkpoint.release()
         raise
-    for task, name in ((run._watch, "anabranch-run"), (run._keep_going, "anabranch-held")):
-        run._threads.append(threading.Thread(target=task, name=name, daemon=True))
+    for task, name in ((watch, "anabranch-run"), (keep_going, "anabranch-held")):
+        run._threads.append(threading.Thread(target=task, args=(run,), name=name, daemon=True))
         run._threads[-1].start()
     return run

@@ -9,6 +9,7 @@
     reports/N/*.json    what processors reported in step N: manifest and counts
     state/*.arrow       run files
     run.json            what the last run was made of: settings, streams, queries, sinks
+    orders.json         what orders of joins were said to cost last, for people
     events/*.jsonl      what happened, for people (`journal`)
     staging/            files that Spark writes for file sinks, until they are published
     extra.json          the last step that was to be made without a batch: what it does, and its number among these
@@ -65,6 +66,7 @@ LOCK = "lock"
 HOLDER = b"process "  # how the content of the lock begins
 EXTRA = "extra.json"
 RECORD = "run.json"
+ORDERS = "orders.json"
 LOGS = "logs"  # in a plan: the number of the plan whose logs Spark goes on with
 
 
@@ -318,6 +320,15 @@ class Checkpoint:
         if not self.has_record():
             raise CheckpointError(f"{self.path} has no record of what its run was made of; start its program again")
         return read_document(self.path / RECORD)
+
+    def record_orders(self, body: Json) -> None:
+        """Put on record what orders of joins cost now."""
+        write_file(self.path / ORDERS, encode_document(body))
+
+    def recorded_orders(self) -> Json | None:
+        """What orders of joins were said to cost last; None if nobody has asked."""
+        path = self.path / ORDERS
+        return read_document(path) if path.exists() else None
 
     def has_planned(self, batch_id: int) -> bool:
         """Whether Spark has begun a batch after this one."""

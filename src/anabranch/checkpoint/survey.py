@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -82,11 +82,18 @@ def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) ->
     checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
-            inspection = _look(_Look(checkpoint, version), quick)
+            inspection = replace(_look(_Look(checkpoint, version), quick), orders=_orders(checkpoint))
             return replace(inspection, events=tuple(read_events(checkpoint.path)[-events:])) if events else inspection
         except _MovedOnError:
             continue
     raise CheckpointError(f"{path}: the run that uses it moves on faster than it can be read; try --quick, or later")
+
+
+def _orders(checkpoint: Checkpoint) -> Json | None:
+    """What orders of joins were said to cost; it is for people, so what cannot be read is no damage."""
+    with suppress(CorruptStateError):
+        return checkpoint.recorded_orders()
+    return None
 
 
 @contextmanager

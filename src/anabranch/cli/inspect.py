@@ -25,6 +25,9 @@ def inspect(
         bool, typer.Option("--quick", help="Compare sizes only; read no state file, count no groups.")
     ] = False,
     events: Annotated[int, typer.Option("--events", help="Add the newest events, so many.", metavar="N", min=0)] = 0,
+    plans: Annotated[
+        bool, typer.Option("--plans", help="Add what orders of joins cost when that was measured last.")
+    ] = False,
     as_json: AsJson = False,
     debug: Debug = False,
 ) -> None:
@@ -32,8 +35,9 @@ def inspect(
 
     Tells what query it belongs to, its committed steps, watermarks and totals, the state of every processor and input
     (rows, bytes, sorted runs, merges under way), of every partition group with --groups, the newest events with
-    --events, and sizes on disk. Every file is verified; what is damaged or missing is named, and the exit code is 1.
-    Needs no Spark and only reads, so it may look at the checkpoint of a run that goes on.
+    --events, what orders of joins cost with --plans, and sizes on disk. Every file is verified; what is damaged
+    or missing is named, and the exit code is 1. Needs no Spark and only reads, so it may look at the checkpoint of a
+    run that goes on.
     """
     found = survey(checkpoint, anabranch.__version__, quick=quick, events=events)
     if as_json:
@@ -42,7 +46,7 @@ def inspect(
         console = Console()
         if not console.is_terminal:
             console = Console(width=PLAIN_WIDTH)
-        for number, part in enumerate(describe(found, groups=groups)):
+        for number, part in enumerate(describe(found, groups=groups, plans=plans)):
             if number:
                 console.print()
             console.print(part, highlight=False, soft_wrap=False)

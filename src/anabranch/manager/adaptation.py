@@ -77,6 +77,11 @@ class Adaptation:
         nothing = [Report.empty(p, sources, len(self.plan.operators), 0) for p in range(distribution.processors)]
         return self._monitor.snapshot(moment, distribution, nothing)
 
+    @property
+    def compares_orders(self) -> bool:
+        """Whether a policy wants to know what other orders of joins would cost."""
+        return any(getattr(policy, "compares_orders", False) for policy in self._policies)
+
     def learn_cuts(self, texts: Mapping[str, str]) -> None:
         """Remember where partition groups begin in files that somebody has written."""
         self._cuts.learn_texts(texts)

@@ -11,6 +11,7 @@ import numpy as np
 from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.debt import owing_groups
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Debt, OperatorView, ProcessorView, Snapshot
 from anabranch.state.generation import Generation, spilled_groups
@@ -37,6 +38,7 @@ class Moment:
     arrived: int = 0
     usual: float = 0.0
     awaiting: int | None = None
+    orders: OrderCosts | None = None
 
 
 class Monitor:
@@ -93,6 +95,7 @@ class Monitor:
             arrived=moment.arrived,
             usual=moment.usual,
             awaiting=moment.awaiting,
+            orders=moment.orders,
         )
 
     def _operator(self, operator: OperatorShape, manifest: Manifest, report: Report, moment: Moment) -> OperatorView:

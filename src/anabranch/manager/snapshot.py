@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.actions import Action
+from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
@@ -162,6 +163,8 @@ class Snapshot:
 
     The batch brought `arrived` rows, where `usual` is what batches bring on average; 0 if that is not known, or if it
     was a step without a batch. Somebody may be `awaiting` the results of all groups that were spilled up to a step.
+    `orders` are the costs of orders of joins as they were measured last, None before the first time; a policy has them
+    measured by having an attribute `compares_orders` that is true.
     """
 
     step: int
@@ -172,6 +175,7 @@ class Snapshot:
     arrived: int = 0
     usual: float = 0.0
     awaiting: int | None = None
+    orders: OrderCosts | None = None
 
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count
+from anabranch.observe.orders import orders_tables
 from anabranch.observe.terminal import bar
 
 NAMED_FILES = 10
@@ -124,7 +125,8 @@ class GroupSeen:
 class Inspection:
     """A checkpoint at one moment, with its newest events if they were asked for.
 
-    State, queries, inputs and groups are those of the newest readable step.
+    State, queries, inputs and groups are those of the newest readable step. `orders` are what orders of joins were said
+    to cost when that was measured last, None if it never was.
     """
 
     path: str
@@ -142,6 +144,7 @@ class Inspection:
     verified: bool
     damage: tuple[str, ...]
     events: tuple[Event, ...] = ()
+    orders: dict[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """Everything, for `json.dumps`."""
@@ -151,8 +154,9 @@ class Inspection:
         return fields
 
 
-def describe(found: Inspection, *, groups: bool = False) -> Iterator[RenderableType]:
-    """The parts to print, one below the other; `groups` adds a line per partition group."""
+def describe(found: Inspection, *, groups: bool = False, plans: bool = False) -> Iterator[RenderableType]:
+    """The parts to print, one below the other; `groups` adds a line per partition group, `plans` the
+    orders of joins."""
     yield _facts(found)
     if found.inputs:
         yield _inputs(found.inputs)
@@ -162,6 +166,8 @@ def describe(found: Inspection, *, groups: bool = False) -> Iterator[RenderableT
         yield _spilled(found.spilled)
     if found.groups:
         yield from _groups(found.groups, all_of_them=groups)
+    if plans:
+        yield from orders_tables(found.orders, found.steps[-1].number if found.steps else 0)
     if found.events:
         yield _events(found.events)
     yield _disk(found)

@@ -8,12 +8,15 @@ join_keys         join keys out of equalities
 join_order        a logical query arranged for one shape of its joins
 shape_text        a shape of joins as text
 join_estimates    how many rows joins of some inputs have and make
+join_sample       sizes of joins, counted in samples of their inputs
 order_cost        what one order of joins costs
 join_orders       the best orders of joins
 migration_cost    the equations of paper 3 for changes of order
 migration_choice  what a change of order will cost by each strategy, and which one to take
+plan_cost         orders of joins beside the one in force, with what each costs
 network           several queries as one network of operators with ports
 port_state        which rows a port stores, whatever the tree of operators
+leaf_ports        where in a network the rows of a query's inputs are
 identity          which operators of different queries are the same
 assembly          queries put together into one network
 placement         where operators are

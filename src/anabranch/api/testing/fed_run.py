@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.migrating import Migrator
+from anabranch.api.policy_migrations import PolicyMigrations
 from anabranch.api.query import Query
 from anabranch.api.testing.rows import Rows
 from anabranch.api.testing.streams import FedStream, prepare
@@ -69,6 +70,7 @@ class FedRun:
         self._opened: OpenedRun | None = None
         self._asked: Mapping[str, Asked] = {}
         self.migrator = Migrator(self)
+        self._by_policy = PolicyMigrations(self.migrator)
 
     @property
     def opened(self) -> OpenedRun:
@@ -167,6 +169,8 @@ class FedRun:
             self._note_begun(batch_id)
             self.runner(packed, batch_id)
             self.migrator.advance()
+            self._by_policy.go_on()
+            self._by_policy.measure()
         self.next_batch = batch_id + 1
 
     def _note_begun(self, batch_id: int) -> None:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.engine import Engine
 from anabranch.api.migrating import Migration
+from anabranch.api.plans import plans_of
 from anabranch.api.progress import lateness_of, progress_of
 from anabranch.api.query import Query
 from anabranch.api.targets import UNNAMED
@@ -34,6 +35,7 @@ from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import as_dict
+from anabranch.plan.plan_cost import PlanCost
 from anabranch.quantities.clock import Clock
 from anabranch.runtime.driver.manual_changes import ManualChanges
 from anabranch.runtime.sinks.answers import Target
@@ -195,6 +197,12 @@ class Steps:
         self._begin()
         self._run.check_nothing_under_way()
         return self._run.migrator.begin(joins, strategy, query, pace=pace)
+
+    def plans(self, query: str | None = None) -> list[PlanCost]:
+        """The orders in which a query's joins could run, with what they cost, as `Run.plans` lists them."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        return plans_of(self._run.migrator, query)
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, as `Run.set_memory` does."""

@@ -4,6 +4,7 @@
     relocate_groups   move partition groups to another processor
     hold_groups       let rows of partition groups wait
     clean_up_groups   deliver results that spilling has postponed
+    migrate_query     go on with the joins of a query in another order
     change            what actions edit, and what they may look at
     sentence          what an event about an action says
     numbers           fields that are whole numbers
@@ -17,11 +18,12 @@ from __future__ import annotations
 
 from anabranch.manager.actions.clean_up_groups import CleanUpGroups
 from anabranch.manager.actions.hold_groups import HoldGroups
+from anabranch.manager.actions.migrate_query import MigrateQuery
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.actions.spill_groups import SpillGroups
 
-__all__ = ["ACTIONS", "Action", "CleanUpGroups", "HoldGroups", "RelocateGroups", "SpillGroups"]
+__all__ = ["ACTIONS", "Action", "CleanUpGroups", "HoldGroups", "MigrateQuery", "RelocateGroups", "SpillGroups"]
 
-Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups
+Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups | MigrateQuery
 
-ACTIONS = (SpillGroups, RelocateGroups, HoldGroups, CleanUpGroups)
+ACTIONS = (SpillGroups, RelocateGroups, HoldGroups, CleanUpGroups, MigrateQuery)

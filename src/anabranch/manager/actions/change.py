@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from anabranch.manager.actions.migrate_query import MigrateQuery
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.manager.plan_shape import PlanShape
@@ -40,6 +41,7 @@ class Change:
 
     The state of `touched` processors is not as their reports say any more. In the next step rows of the groups in
     `hold` wait, and those in `clean_up` are cleaned up, both by operator. Processors in `pushed` have spilled.
+    The `migrations` are begun after the step.
     """
 
     distribution: Distribution
@@ -49,6 +51,7 @@ class Change:
     pushed: set[int] = field(default_factory=set)
     relocations: list[Relocation] = field(default_factory=list)
     sentences: list[Sentence] = field(default_factory=list)
+    migrations: list[MigrateQuery] = field(default_factory=list)
 
     @property
     def parties(self) -> set[int]:

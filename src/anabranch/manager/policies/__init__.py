@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from anabranch.manager.policies.active_disk import ActiveDisk
+from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -17,4 +18,5 @@ POLICIES = {
     "flux-memory": FluxMemory,
     "flux-hybrid": FluxHybrid,
     "skew-buffer": SkewBuffer,
+    "auto-migrate": AutoMigrate,
 }

@@ -72,6 +72,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     failpoint(f"{orders.kind.name}.after_commit")
     before = context.manifests
     in_force.advance(step, after)
+    run.migrations.extend(change.migrations)
     context.counters.add(reports, has_batch=orders.has_batch)
     _tell(context, orders, change, reports, before, output_rows)
     _keep_result(context, orders, reports, output_rows, time.perf_counter() - started)
@@ -102,6 +103,7 @@ def _adapt(
         arrived=sum(sum(report.received) for report in reports),
         usual=context.counters.usual_rows if orders.has_batch else 0.0,
         awaiting=context.in_force.awaiting,
+        orders=context.run.orders.latest,
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
     change = context.adaptation.adapt(moment, distribution, reports)
@@ -136,7 +138,8 @@ def _keep_result(
     context: StepContext, orders: Orders, reports: list[Report], output_rows: dict[str, int], seconds: float
 ) -> None:
     """Keep what the step tells the user; what is known of partition groups only for the last step."""
-    results, step = context.run.results, context.in_force.last
+    run, step = context.run, context.in_force.last
+    results = run.results
     assert step is not None, "a step was committed"
     if results:
         results.append(results.pop().without_groups())
@@ -161,6 +164,7 @@ def _keep_result(
             context.memory_uses(),
             groups,
             seconds,
+            run.clock(),
         )
     )
 

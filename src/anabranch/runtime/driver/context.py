@@ -9,16 +9,18 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
+from anabranch.manager.actions import MigrateQuery
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.debt import backlog
 from anabranch.manager.feeding import Feeding
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
+from anabranch.manager.order_statistics import OrderStatistics
 from anabranch.manager.plan_shape import PlanShape, shape_of
 from anabranch.observe.events import EventLog
 from anabranch.plan.watermark import Backlog
@@ -38,6 +40,8 @@ class RunParts:
     """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens.
 
     `clock` gives the time that policies go by, in seconds since 1970. How long work took is measured, whatever it says.
+    `orders` is what is known of orders of joins; `migrations` are those that policies have decided on and that nobody
+    has begun yet.
     """
 
     settings: StepSettings
@@ -46,6 +50,8 @@ class RunParts:
     events: EventLog
     results: deque[StepResult]
     clock: Callable[[], float] = time.time
+    orders: OrderStatistics = field(default_factory=OrderStatistics)
+    migrations: deque[MigrateQuery] = field(default_factory=deque)
 
 
 @dataclass(frozen=True, slots=True)

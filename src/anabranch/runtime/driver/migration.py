@@ -92,6 +92,20 @@ class ShadowProgress:
         due = _dead(self, context)
         return sum(due) / len(due) if due else 1.0
 
+    def rows_done(self, context: StepContext) -> int:
+        """The rows that were read and made so far for the shadow's state."""
+        filling, owners = self.proposal.filling, context.shape.owners
+        read = self.rehashed_rows + (self.feeding.total if self.feeding is not None else 0)
+        made = filling.computed if self.feeding is not None else _shadow_ports(self.proposal.beside.plan.network)
+        pieces = (
+            piece
+            for manifest in context.manifests
+            for port in made
+            for run in rows_at(manifest, port, owners)
+            for piece in run
+        )
+        return read + self.rehashed_rows + sum(piece.rows for piece in pieces)
+
     def is_ready(self, context: StepContext) -> bool:
         """Whether the shadow holds all that rows still to come can meet."""
         if self.feeding is None:
@@ -136,7 +150,7 @@ def begin_migration(
 ) -> tuple[OpenedRun, ShadowProgress]:
     """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
     if strategy == PARALLEL_TRACK:
-        _check_ends(proposal)
+        check_ends(proposal)
     with opened.runner.between_batches() as before:
         run = before.run
         if before.in_force.last is None:
@@ -259,6 +273,10 @@ def _lists_joined_rows(proposal: MigrationProposal) -> bool:
     return any(port not in leaves for port in proposal.filling.listed)
 
 
+def _shadow_ports(network: Network) -> list[int]:
+    return [number for number, (n, _) in enumerate(network.ports) if network.is_shadow(n)]
+
+
 def _leaf_ports(network: Network) -> dict[int, int]:
     """The ports of the shadow that rows of an input come to, with the input."""
     return {
@@ -287,7 +305,7 @@ def _dead(progress: ShadowProgress, context: StepContext) -> list[bool]:
     return [threshold is not None and threshold > newest for threshold, newest in thresholds]
 
 
-def _check_ends(proposal: MigrationProposal) -> None:
+def check_ends(proposal: MigrationProposal) -> None:
     """Refuse a parallel track that would never end, or nobody could tell when."""
     plan = proposal.beside.plan
     for port, leaf in _leaf_ports(plan.network).items():

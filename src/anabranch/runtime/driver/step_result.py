@@ -36,7 +36,8 @@ class StepResult:
     """A committed step as told to the user; `output_rows` are by query, `operators` are named in the order of reports.
 
     `memory` is per processor: what its memory is used for, and what it owes. So are `groups`, what is known of the
-    partition groups of each operator; they are kept for the last step only. The step took so many `seconds`.
+    partition groups of each operator; they are kept for the last step only. The step took so many `seconds`, and was
+    committed at a `time` of the driver's clock.
     """
 
     batch_id: int
@@ -50,6 +51,7 @@ class StepResult:
     memory: tuple[MemoryUse, ...] = ()
     groups: tuple[dict[str, Any], ...] = ()
     seconds: float = 0.0
+    time: float = 0.0
 
     def without_groups(self) -> StepResult:
         """The same, told in fewer words."""

@@ -289,6 +289,11 @@ class StepRunner:
                 ) from self.failure
             yield self._context
 
+    @property
+    def can_change(self) -> bool:
+        """Whether `between_batches` would let this thread in."""
+        return self.failure is None and not self.gate.closed and not self.gate.is_mine
+
     def break_off(self, error: BaseException) -> None:
         """Make no further step: what has failed between two batches is half done."""
         self.failure = self._broken = error
