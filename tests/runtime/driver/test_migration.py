@@ -331,3 +331,17 @@ def test_a_batch_that_is_repeated_after_a_crash_gives_the_same_rows_before_a_que
         steps.end()
     answer = dict(attempts)
     assert_same_rows(pa.concat_tables(answer.values()), query(CHAIN, together(fed)))
+
+
+def test_columns_of_any_name_are_hashed_anew(spark: SparkSession, tmp_path: Path) -> None:
+    chance, fed = random.Random(11), []
+    kinds = {name: Kind(SCHEMA, select=("k", "j AS `a.j`", "v AS `a:j`", "k + v AS `a``v`")) for name in "ABC"}
+    text = "SELECT A.`a:j` AS a, B.`a:j` AS b, B.`a``v` AS c FROM A, B, C WHERE A.k = B.k AND B.`a.j` = C.`a.j`"
+    plain = "SELECT A.v AS a, B.v AS b, B.k + B.v AS c FROM A, B, C WHERE A.k = B.k AND B.j = C.j"
+    with Steps(spark, tmp_path / "c", text, kinds, joins="(A B) C") as steps:
+        for order in (None, "A (B C)", "(A B) C"):
+            assert order is None or steps.public.migrate(order, "moving-state").await_done(0)
+            fed.append({name: table for name, table in rows(chance).items() if name in kinds})
+            steps.feed(fed[-1])
+        answer = steps.answer
+    assert_same_rows(answer, query(plain, together(fed)))

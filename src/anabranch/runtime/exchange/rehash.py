@@ -17,6 +17,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from anabranch.errors import InconsistentStepError
 from anabranch.kernel.delta import sort_rows
 from anabranch.plan.query import RESERVED, quote
 from anabranch.plan.routing import PortRouting
@@ -26,7 +27,7 @@ from anabranch.runtime.exchange.route import address
 from anabranch.runtime.rows.carried import carried_type, from_carried, to_carried
 from anabranch.runtime.rows.keys import canonical
 from anabranch.runtime.spark.worker import settle_worker
-from anabranch.state.arrays.row_bytes import concatenated
+from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import HASH, TS, FileCuts, RunFile, map_run, write_run
 from anabranch.state.slice import Slice
@@ -82,7 +83,15 @@ def rehash(
         files[row["processor"]].append(RunFile.from_json(body["name"], body))
         if row["cuts"]:
             cuts[body["name"]] = row["cuts"]
+    _check_count([piece.rows for own in pieces for piece in own], [file.rows for own in files for file in own])
     return files, cuts
+
+
+def _check_count(read: Sequence[int], written: Sequence[int]) -> None:
+    if sum(read) != sum(written):
+        raise InconsistentStepError(
+            f"{sum(read):,} rows were to be hashed anew, but {sum(written):,} were written. Nothing of it is used"
+        )
 
 
 _PROCESSOR = T.StructField("processor", T.IntegerType())
@@ -106,12 +115,12 @@ def _hashed(
     texts = {HASH: f"xxhash64({', '.join(made)})", TS: quote(_TIME)}
     texts |= {f"key.{k}": text for k, text in enumerate(made)}
     texts |= {f"col.{name}": quote(slot) for name, slot in slots.items()}
-    return own.selectExpr(*(f"{texts[name]} AS {quote(_sent(name))}" for name in stored))
+    return own.selectExpr(*(f"{texts[name]} AS {quote(sent)}" for name, sent in _sent(stored).items()))
 
 
-def _sent(name: str) -> str:
-    """What a state column is called on its way: mapInArrow takes a dot for a part of a column."""
-    return name.replace(".", RESERVED)
+def _sent(stored: Sequence[str]) -> dict[str, str]:
+    """What state columns are called on their way: mapInArrow reads names as expressions, and users' may be anything."""
+    return {name: name if name == HASH else f"{RESERVED}{nth}" for nth, name in enumerate(stored)}
 
 
 def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  # type: ignore[no-untyped-def]
@@ -127,8 +136,9 @@ def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  
                     if TS in rows.schema.names:
                         named = {_TIME: rows.column(TS), **named}
                     chosen = pa.RecordBatch.from_arrays(list(named.values()), list(named))
-                    for first in range(0, len(chosen), ROWS_AT_ONCE):
-                        yield chosen.slice(first, ROWS_AT_ONCE)
+                    at_once = rows_at_once(ROWS_AT_ONCE, longest_row(chosen))
+                    for first in range(0, len(chosen), at_once):
+                        yield narrowed(chosen.slice(first, at_once))
 
     return read
 
@@ -142,10 +152,10 @@ def _writing(state: Path, prefix: str, stored: tuple[str, ...], groups: int):  #
         settle_worker()
         processor, cuts = context.partitionId(), FileCuts(state, groups)
         name = f"{prefix}-{processor:04d}-{context.attemptNumber()}-{uuid.uuid4().hex[:8]}"
-        files = []
+        files, sent = [], _sent(stored)
         for number, rows in enumerate(_in_runs(batches)):
             hashes = rows.column(HASH).view(pa.uint64())
-            arrays = [hashes if column == HASH else rows.column(_sent(column)) for column in stored]
+            arrays = [hashes if column == HASH else rows.column(sent[column]) for column in stored]
             segment = sort_rows(pa.RecordBatch.from_arrays(arrays, list(stored)))
             files.append(write_run(state, f"{name}-{number}.arrow", segment))
             cuts.learn(files[-1].name, segment.hashes)
