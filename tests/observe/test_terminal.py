@@ -206,7 +206,7 @@ def test_the_panel_tells_the_numbers() -> None:
         "1,333",
         "0.25 s",
         "median 0.38 s",
-        "█▅",
+        "██",
         "2.0 KiB",
         "8 in quarantine",
         "08:00:01  UTC on 2026-01-01, of a",
