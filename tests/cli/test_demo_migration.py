@@ -50,7 +50,7 @@ def test_there_is_a_reason_once_a_join_has_made_many_more_rows_for_several_batch
     )
 
 
-@pytest.mark.parametrize("rows", [[20] * 20, [20] * 6 + [900, 900, 20, 900, 900, 900], [], [900] * 20])
+@pytest.mark.parametrize("rows", [[20] * 20, [20] * 6 + [900, 900, 20, 900, 900], [], [900] * 20])
 def test_bursts_and_what_was_always_so_are_no_reason(rows: list[int]) -> None:
     assert reason_to_migrate(run_of(*rows)) is None
 

@@ -36,8 +36,8 @@ from anabranch.observe.story import Story
 from anabranch.observe.terminal import View, summary_line
 
 TITLE = "four-way join of visits, clicks, orders and payments"
-BATCHES = 20
-TURN = 6
+BATCHES = 16
+TURN = 5
 BEFORE = "((v c) o) p"
 AFTER = "((c o) p) v"
 RUN_FILE = "bots.toml"
@@ -69,7 +69,7 @@ QUESTION = Question(
 
 @reported
 def migration(
-    rows: Annotated[int, typer.Option(help="Rows of each of the four streams.", min=1)] = 320_000,
+    rows: Annotated[int, typer.Option(help="Rows of each of the four streams.", min=1)] = 192_000,
     processors: Processors = 2,
     seed: Seed = 1,
     keep: Annotated[

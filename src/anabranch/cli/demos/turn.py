@@ -13,8 +13,8 @@ from statistics import median
 
 from anabranch.observe.story import BatchSeen
 
-FIRST_BATCHES = 5
-BATCHES_IN_A_ROW = 4
+FIRST_BATCHES = 4
+BATCHES_IN_A_ROW = 3
 GROWTH = 5
 
 
