@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -27,6 +25,7 @@ from anabranch.cli.main import app
 from anabranch.cli.process import signals
 from anabranch.cli.run_files.run_file import load
 from anabranch.errors import ConfigError
+from tests.cli.command import start
 
 STREAMS = ("orders", "payments", "shipments")
 SMALL = Shop(rows=3_000, batches=6, seed=1)
@@ -153,17 +152,6 @@ def test_most_state_begins_on_one_processor_of_any_number(
     described = load(tmp_path / "orders.toml")
 
     assert (described.processors, described.initial_placement) == (processors, shares)
-
-
-def start(*arguments: str, temporary: Path) -> subprocess.Popen[str]:
-    """The command in a process of its own, with its temporary files where we can see them."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "anabranch.cli.main", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-    )
 
 
 @pytest.mark.spark

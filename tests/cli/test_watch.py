@@ -65,6 +65,15 @@ def test_batches_are_told_once_also_if_several_pass_between_two_looks() -> None:
     assert told(looks) == ["batch 0", "batch 1", "batch 2", "batch 3", "batch 4"]
 
 
+def test_whoever_asks_is_told_after_each_batch_that_the_story_has() -> None:
+    story, counts = Story(), list[int]()
+
+    run = ScriptedRun([(0, []), (1, []), (3, [])])
+    watch(run, story, PlainView(lambda line: None, story), lambda: counts.append(story.count))
+
+    assert counts == [1, 2, 3]
+
+
 def test_events_are_told_once_also_if_old_ones_are_forgotten() -> None:
     a, b, c, d = (Event(number, 0.0, EventKind.SKIP, reason) for number, reason in enumerate("abcd", EARLIER + 1))
 

@@ -7,6 +7,7 @@ import os
 import pty
 import sys
 import termios
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,9 +17,26 @@ from rich.console import Console
 from anabranch.cli.wording import fold
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event, EventKind
-from anabranch.observe.progress import BatchProgress, InputProgress, ProcessorProgress, Progress, QueryProgress, Totals
+from anabranch.observe.progress import (
+    BatchProgress,
+    InputProgress,
+    OperatorProgress,
+    ProcessorProgress,
+    Progress,
+    QueryProgress,
+    Totals,
+)
 from anabranch.observe.story import BatchSeen, ProcessorView, Story, batch_seen, processors_seen
-from anabranch.observe.terminal import LiveView, PlainView, bar, batch_line, panel, sparkline, summary_line
+from anabranch.observe.terminal import (
+    SHOWN_BATCHES,
+    LiveView,
+    PlainView,
+    bar,
+    batch_line,
+    panel,
+    sparkline,
+    summary_line,
+)
 
 EIGHT = datetime(2026, 1, 1, 8, tzinfo=UTC).timestamp()
 
@@ -188,7 +206,7 @@ def test_the_panel_tells_the_numbers() -> None:
         "1,333",
         "0.25 s",
         "median 0.38 s",
-        "█▅",
+        "██",
         "2.0 KiB",
         "8 in quarantine",
         "08:00:01  UTC on 2026-01-01, of a",
@@ -284,6 +302,35 @@ def test_a_sparkline_goes_from_zero_to_the_greatest() -> None:
     assert sparkline([0, 1, 2]) == "▁▅█"
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "▁▁"
+
+
+def test_a_sparkline_cuts_off_what_is_above_its_greatest_value() -> None:
+    assert sparkline([9, 1, 2], 2) == "█▅█"
+
+
+def test_intermediate_rows_are_those_that_operators_made_for_others() -> None:
+    below, root = OperatorProgress("join of a, b", 50, 123_456, 1.0), OperatorProgress("join of a, b, c", 9, 10, 1.0)
+    seen = replace(batch(0), operators=(below, root))
+    story = Story()
+    for number in range(SHOWN_BATCHES):
+        story.add(replace(seen, number=number))
+
+    assert seen.intermediate == 123_456
+    assert batch(0).intermediate == 0
+    assert "123,456 intermediate rows" in batch_line(seen, 1.0)
+    lines = drawn(story, 80)
+    assert any("intermediate" in line and "123,456  ████" in line for line in lines)
+    assert any("results" in line and "10 in the last batch" in line for line in lines)
+    assert not any("…" in line for line in lines)
+    assert not any("intermediate" in line for line in drawn(Story(), 80))
+
+
+def test_the_first_batch_of_a_run_does_not_flatten_the_others() -> None:
+    story = Story()
+    for number, milliseconds in enumerate([60_000, 500, 1_000]):
+        story.add(batch(number, milliseconds=milliseconds))
+
+    assert any("batch time" in line and "█▅█" in line for line in drawn(story, 80))
 
 
 def test_a_long_line_of_a_plan_is_continued_below_its_own_beginning() -> None:

@@ -85,6 +85,15 @@ def test_operators_on_top_of_each_other_are_drawn_as_a_tree_with_their_rounds() 
         "   +- Stream B AS c, [unbounded], keeps [v], never purged",
         "64 partition groups on 3 processor(s), exchanged by key hash in 2 rounds",
     ]
+    assert picture.outline.splitlines() == [
+        "Project [v]",
+        "+- BinaryJoin on `b.v`=c.`v` (string)",
+        "   +- Filter [`a.v` < `b.v`]",
+        "      +- BinaryJoin on a.`k`=b.`k` (int)",
+        "         +- Stream B AS a",
+        "         +- Stream B AS b",
+        "   +- Stream B AS c",
+    ]
 
 
 def test_what_was_measured_stands_at_each_operator_and_in_the_picture() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
@@ -24,6 +25,17 @@ def draw(
         processors=processors,
         measured=measured,
     )
+
+
+class Drawn(Protocol):
+    """A query or a run."""
+
+    def _picture(self) -> Picture: ...
+
+
+def outline(of: Drawn) -> str:
+    """The plan of a query or a run in short: the titles of its boxes."""
+    return of._picture().outline
 
 
 def state_lines(result: StepResult) -> Iterator[str]:

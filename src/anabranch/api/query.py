@@ -13,6 +13,7 @@ from anabranch.api.session_settings import settings_for_a_query
 from anabranch.api.targets import UNNAMED
 from anabranch.api.writer import Writer
 from anabranch.errors import QueryError
+from anabranch.plan.explain import Picture
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.plan.svg import as_svg
@@ -65,8 +66,11 @@ class Query:
     @property
     def plan(self) -> str:
         """What `explain` prints."""
-        return str(draw(self._plan, self._plan.layout.placements, self._engine._settings.processors))
+        return str(self._picture())
 
     def _repr_html_(self) -> str:
         """The plan as a picture, in notebooks."""
-        return as_svg(draw(self._plan, self._plan.layout.placements, self._engine._settings.processors))
+        return as_svg(self._picture())
+
+    def _picture(self) -> Picture:
+        return draw(self._plan, self._plan.layout.placements, self._engine._settings.processors)

@@ -9,32 +9,27 @@ compared as multisets; a difference is a failure of the command.
 from __future__ import annotations
 
 import json
-import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 import anabranch
 from anabranch.cli.demos import question as demo_query
+from anabranch.cli.demos.migration import migration
 from anabranch.cli.demos.plan import plan
 from anabranch.cli.demos.shop import Shop, write_streams
-from anabranch.cli.process.embedded import embedded_spark
+from anabranch.cli.demos.stage import Processors, Seed, demo_folder, last_line, say_verdict, start_spark
 from anabranch.cli.process.failures import EXIT_CODES, AsJson, Debug, reported
 from anabranch.cli.run_files import launch
 from anabranch.cli.run_files.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
-from anabranch.errors import ConfigError
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_seconds
 from anabranch.observe.story import Story, per_second
 from anabranch.observe.terminal import summary_line
 
@@ -50,6 +45,7 @@ class _Outcome:
 
 demos = typer.Typer(epilog=EXIT_CODES, rich_markup_mode="markdown", add_completion=False)
 demos.command(epilog=EXIT_CODES)(plan)
+demos.command(epilog=EXIT_CODES)(migration)
 
 
 @demos.callback(invoke_without_command=True, epilog=EXIT_CODES)
@@ -58,10 +54,8 @@ def demo(
     context: typer.Context,
     rows: Annotated[int, typer.Option(help="Rows of each of the three streams.", min=1)] = 1_000_000,
     batches: Annotated[int, typer.Option(help="How many batches they arrive in.", min=1)] = 20,
-    processors: Annotated[
-        int, typer.Option(help="How many query processors share the state.", min=1)
-    ] = demo_query.PROCESSORS,
-    seed: Annotated[int, typer.Option(help="The same seed generates the same streams.", min=0)] = 1,
+    processors: Processors = demo_query.PROCESSORS,
+    seed: Seed = 1,
     keep: Annotated[
         Path | None, typer.Option(help="Leave streams, results, checkpoint and orders.toml in this new folder.")
     ] = None,
@@ -76,22 +70,22 @@ def demo(
     and what that postponed arrive in the end. Takes about half a minute and leaves nothing behind: no file, no process,
     also when interrupted.
 
-    `demo plan` tells another story: a plan of several operators, minute by minute.
+    `demo plan` tells another story: a plan of several operators, minute by minute. `demo migration` shows joins that
+    change their order while they run.
     """
     if context.invoked_subcommand is not None:
         return
     started = time.monotonic()
     shop = Shop(rows, batches, seed)
     console = Console(quiet=as_json)
-    with _folder(keep) as folder:
+    with demo_folder(keep) as folder:
         outcome = _play(console, shop, folder, processors, debug)
     seconds = time.monotonic() - started
     if as_json:
         print(json.dumps(_document(shop, processors, outcome, seconds), indent=2))
     else:
-        style = "bold green" if outcome.verdict.exact else "bold red"
-        say(console, str(outcome.verdict), style)
-        say(console, _last_line(seconds, keep), "dim")
+        say_verdict(console, outcome.verdict)
+        say(console, last_line(seconds, keep, "orders.toml"), "dim")
     if not outcome.verdict.exact:
         raise typer.Exit(1)
 
@@ -105,7 +99,7 @@ def _play(console: Console, shop: Shop, folder: Path, processors: int, debug: bo
     view = silent_view(story) if console.quiet else choose_view(story, TITLE, file.memory)
     with ExitStack() as stack:
         with doing(console, f"starting Spark, generating 3 x {shop.rows:,} rows"):
-            spark = _start(stack, shop, folder, debug)
+            spark = start_spark(stack, lambda: write_streams(shop, folder), debug=debug)
         with doing(console, "letting Spark analyse the query"):
             query = launch.prepare(spark, file)
         show_plan(console, query)
@@ -135,38 +129,10 @@ def _adaptations(story: Story) -> str:
     )
 
 
-def _start(stack: ExitStack, shop: Shop, folder: Path, debug: bool) -> SparkSession:
-    with ThreadPoolExecutor(1) as background:
-        generated = background.submit(write_streams, shop, folder)
-        spark = stack.enter_context(embedded_spark(debug=debug, short=True))
-        generated.result()
-    return spark
-
-
-@contextmanager
-def _folder(keep: Path | None) -> Iterator[Path]:
-    if keep is None:
-        with tempfile.TemporaryDirectory(prefix="anabranch-demo-", ignore_cleanup_errors=True) as folder:
-            yield Path(folder)
-        return
-    if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
-        raise ConfigError(f"--keep {keep}: it exists already; name a folder that is new or empty")
-    keep.mkdir(parents=True, exist_ok=True)
-    yield keep.absolute()
-
-
 def _write_run_file(folder: Path, processors: int) -> RunFile:
     path = folder / "orders.toml"
     path.write_text(demo_query.run_file(processors), encoding="utf-8")
     return load(path)
-
-
-def _last_line(seconds: float, keep: Path | None) -> str:
-    if keep is None:
-        return f"{format_seconds(seconds)} in all, Spark's start included; --keep DIR leaves everything to look at"
-    return (
-        f"{format_seconds(seconds)} in all; next: anabranch inspect {keep}/checkpoint, anabranch run {keep}/orders.toml"
-    )
 
 
 def _document(shop: Shop, processors: int, outcome: _Outcome, seconds: float) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 
@@ -31,11 +32,14 @@ def silent_view(story: Story) -> View:
     return PlainView(lambda line: None, story)
 
 
-def watch(run: Run, story: Story, view: View) -> float:
-    """Wait for the end of the run; its error is raised here. Returns the seconds it took."""
+def watch(run: Run, story: Story, view: View, after_batch: Callable[[], None] | None = None) -> float:
+    """Wait for the end of the run; its error is raised here. Returns the seconds it took.
+
+    `after_batch` is called after each batch, once the story has it; it must not take long.
+    """
     started = time.monotonic()
     try:
-        _follow(run, story, view)
+        _follow(run, story, view, after_batch)
     except BaseException:
         run.leave_open()
         raise
@@ -43,7 +47,7 @@ def watch(run: Run, story: Story, view: View) -> float:
     return time.monotonic() - started
 
 
-def _follow(run: Run, story: Story, view: View) -> None:
+def _follow(run: Run, story: Story, view: View, after_batch: Callable[[], None] | None) -> None:
     last_event: int | None = None
     with view:
         active = True
@@ -58,6 +62,8 @@ def _follow(run: Run, story: Story, view: View) -> None:
                 seen = batch_seen(batch)
                 if story.add(seen):
                     view.batch(seen)
+                    if after_batch is not None:
+                        after_batch()
             if story.last is not None and run.progress is not None:
                 story.see(processors_seen(run.progress))
             view.tick()

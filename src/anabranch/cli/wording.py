@@ -22,7 +22,11 @@ def show_query(console: Console, text: str) -> None:
 
 def show_plan(console: Console, query: Query) -> None:
     """Print the plan, folded to the width of a terminal."""
-    plan = query.plan
+    show_tree(console, query.plan)
+
+
+def show_tree(console: Console, plan: str) -> None:
+    """Print a plan that is text already, folded in the same way."""
     for line in fold(plan, console.width) if console.is_terminal else plan.splitlines():
         console.print(Text(line, style="dim"), soft_wrap=True)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from anabranch.observe.events import Event, EventKind
-from anabranch.observe.progress import BatchProgress, Progress
+from anabranch.observe.progress import BatchProgress, OperatorProgress, Progress
 
 KEPT_BATCHES = 200
 RECENT_SECONDS = 10.0
@@ -55,6 +55,7 @@ class BatchSeen:
     seconds: float
     processors: tuple[ProcessorView, ...]
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
+    operators: tuple[OperatorProgress, ...] = ()
 
     @property
     def ended(self) -> float:
@@ -65,6 +66,11 @@ class BatchSeen:
     def combinations(self) -> int:
         """What the join found, before the residual predicate."""
         return sum(processor.combinations for processor in self.processors)
+
+    @property
+    def intermediate(self) -> int:
+        """Rows that operators made for other operators: all but those for answers."""
+        return max(sum(operator.results for operator in self.operators) - self.combinations, 0)
 
     @property
     def state_rows(self) -> int:
@@ -95,6 +101,7 @@ def batch_seen(batch: BatchProgress) -> BatchSeen:
         seconds=batch.seconds,
         processors=processors_seen(step),
         watermarks={entry.alias: entry.watermark for entry in step.inputs},
+        operators=step.operators,
     )
 
 

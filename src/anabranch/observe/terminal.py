@@ -3,14 +3,14 @@
 Events, such as adaptations with their reasons, are printed above the panel, each in full, and stay. The panel fits into
 80 columns and, with up to eight processors, into 24 lines; of more processors the fullest are shown. Bars compare the
 processors' state with the memory budget, if there is one, else with the largest seen so far, so that growth and purging
-are visible. Batch times are drawn from zero to the slowest shown: flat looks flat.
+are visible. Batch times are drawn from zero to the slowest but the run's first: flat looks flat.
 """
 
 from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from types import TracebackType
@@ -30,7 +30,7 @@ from anabranch.observe.story import BatchSeen, ProcessorView, Story, per_second
 
 SHOWN_PROCESSORS = 8
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
-SHOWN_BATCHES = 24
+SHOWN_BATCHES = 22
 BAR_WIDTH = 20
 BLOCKS = " ▏▎▍▌▋▊▉"
 
@@ -51,6 +51,9 @@ class View(Protocol):
 
     def event(self, event: Event) -> None:
         """Something happened that is worth telling."""
+
+    def say(self, text: str) -> None:
+        """Whoever follows the run has something to say."""
 
     def tick(self) -> None:
         """Time has passed."""
@@ -91,14 +94,21 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         """Print it above the panel, the whole of it."""
-        lines = textwrap.wrap(str(event), self._console.width, subsequent_indent=" " * len("00:00:00 "))
-        self._console.print(Text("\n".join(lines), style="yellow"))
+        self._print(str(event), "yellow", " " * len("00:00:00 "))
+
+    def say(self, text: str) -> None:
+        """Print it there, too."""
+        self._print(text, "bold", "")
 
     def tick(self) -> None:
         """Draw again with the time that has passed."""
         elapsed = time.monotonic() - self._started
         picture = panel(self._story, self._title, elapsed, memory=self._memory)
         self._live.update(picture, refresh=True)
+
+    def _print(self, text: str, style: str, indent: str) -> None:
+        lines = textwrap.wrap(text, self._console.width, subsequent_indent=indent)
+        self._console.print(Text("\n".join(lines), style=style))
 
 
 class PlainView:
@@ -126,6 +136,10 @@ class PlainView:
         """Write its line."""
         self._write(str(event))
 
+    def say(self, text: str) -> None:
+        """Write it as a line."""
+        self._write(text)
+
     def tick(self) -> None:
         """A log has no use for the time between batches."""
 
@@ -137,6 +151,8 @@ def batch_line(batch: BatchSeen, rate: float) -> str:
         f"{format_seconds(batch.seconds)}, {rate:,.0f} rows/s",
         f"state {format_count(batch.state_rows)} rows, {format_bytes(batch.state_bytes)}",
     ]
+    if batch.intermediate:
+        parts.insert(1, f"{format_count(batch.intermediate)} intermediate rows")
     if any(entry.spilled_rows or entry.owing_groups for entry in batch.processors):
         parts.append(f"on disk {format_count(_spilled_rows(batch.processors))} rows, {_debt(batch.processors)}")
     if batch.late or batch.rejected:
@@ -181,8 +197,11 @@ def _numbers(story: Story, elapsed: float) -> Table:
     grid.add_row(*_results(story))
     overall = Text(f"{per_second(story.rows, elapsed):,.0f} overall", style="dim")
     grid.add_row("rows/s", f"{story.recent_rate:,.0f}" if last else "-", overall)
-    times = Text(f"median {format_seconds(story.median_seconds)}  ", style="dim") if last else Text()
-    times.append(sparkline([batch.seconds for batch in story.batches]), style="cyan")
+    if last and any(batch.intermediate for batch in story.batches):
+        made = [batch.intermediate for batch in story.batches]
+        grid.add_row("intermediate", format_count(last.intermediate), _history(made, "rows in the last batch"))
+    seconds = [batch.seconds for batch in story.batches]
+    times = _history(seconds, f"median {format_seconds(story.median_seconds)}", max(seconds[1:], default=None))
     grid.add_row("batch time", format_seconds(last.seconds) if last else "-", times)
     if last and any(time is not None for time in last.watermarks.values()):
         grid.add_row("watermark", *_watermark(last))
@@ -202,8 +221,16 @@ def _results(story: Story) -> tuple[str, Text, Text]:
     else:
         total, newest, note = story.results, (last.results or 0) if last else 0, ""
     label = "results" if story.results is not None else "combinations"
-    beside = f"{newest:,} in the last batch{note}" if last else ""
-    return label, Text(format_count(total), style="bold green"), Text(beside, style="dim")
+    beside = Text(f"{newest:,} in the last batch{note}" if last else "", style="dim")
+    if story.results is not None and any(batch.intermediate for batch in story.batches):
+        beside = _history([batch.results or 0 for batch in story.batches], beside.plain)
+    return label, Text(format_count(total), style="bold green"), beside
+
+
+def _history(values: Sequence[float], note: str, greatest: float | None = None) -> Text:
+    """A sparkline and what it means; before the first batch nothing."""
+    drawn = Text(sparkline(values, greatest), style="cyan")
+    return drawn.append(f"  {note}", style="dim") if values else drawn
 
 
 def _watermark(batch: BatchSeen) -> tuple[str, Text]:
@@ -280,11 +307,11 @@ def bar(share: float, width: int) -> str:
     return ("█" * full + (BLOCKS[rest] if rest else "")).ljust(width)
 
 
-def sparkline(values: Iterable[float]) -> str:
-    """The last values as a row of blocks, from zero to the greatest of them."""
+def sparkline(values: Iterable[float], greatest: float | None = None) -> str:
+    """The last values as a row of blocks, from zero to the greatest of them, or to another one that cuts them off."""
     shown = list(values)[-SHOWN_BATCHES:]
-    greatest = max(shown, default=0.0)
+    greatest = max(shown, default=0.0) if greatest is None else greatest
     if greatest <= 0:
         return SPARK_LEVELS[0] * len(shown)
     top = len(SPARK_LEVELS) - 1
-    return "".join(SPARK_LEVELS[round(value / greatest * top)] for value in shown)
+    return "".join(SPARK_LEVELS[round(min(value / greatest, 1.0) * top)] for value in shown)

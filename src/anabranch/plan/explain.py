@@ -5,7 +5,7 @@ The tree is a picture to be rendered: as text here, as SVG in `svg`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anabranch.observe.numbers import format_bytes
@@ -52,15 +52,18 @@ class Picture:
 
     def __str__(self) -> str:
         """The picture as text, one line per box."""
-        lines: list[str] = []
+        return "\n".join([*_tree(self.root, lambda node: node.text), self.exchange])
 
-        def draw(node: Node, depth: int) -> None:
-            lines.append(f"{'   ' * (depth - 1)}+- {node.text}" if depth else node.text)
-            for below in node.below:
-                draw(below, depth + 1)
+    @property
+    def outline(self) -> str:
+        """The boxes' titles alone, as text."""
+        return "\n".join(_tree(self.root, lambda node: node.title))
 
-        draw(self.root, 0)
-        return "\n".join([*lines, self.exchange])
+
+def _tree(node: Node, shown: Callable[[Node], str], depth: int = 0) -> Iterator[str]:
+    yield f"{'   ' * (depth - 1)}+- {shown(node)}" if depth else shown(node)
+    for below in node.below:
+        yield from _tree(below, shown, depth + 1)
 
 
 def explain(

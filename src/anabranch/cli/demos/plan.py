@@ -6,7 +6,6 @@ such crossings, with an aggregate on top of the join, watched live and compared 
 
 from __future__ import annotations
 
-import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,6 +20,7 @@ from rich.text import Text
 import anabranch
 from anabranch.api.engine import Engine
 from anabranch.cli.demos.question import Question, compare
+from anabranch.cli.demos.stage import Processors, demo_folder, say_verdict
 from anabranch.cli.demos.traffic import LATENESS, MINUTES, SECOND, Reading, Town, write_minute, write_town
 from anabranch.cli.process.embedded import embedded_spark
 from anabranch.cli.process.failures import Debug, reported
@@ -76,7 +76,7 @@ QUESTION = Question(
 @reported
 def plan(
     cars: Annotated[int, typer.Option(help="Cars that pass in the town of the second part.", min=10)] = 60_000,
-    processors: Annotated[int, typer.Option(help="How many query processors share the state.", min=1)] = 2,
+    processors: Processors = 2,
     debug: Debug = False,
 ) -> None:
     """A query plan as a story: cars that turn within two minutes, on two roads and then in a whole town.
@@ -87,15 +87,15 @@ def plan(
     started = time.monotonic()
     console = Console()
     say(console, f"Anabranch {anabranch.__version__}: two roads, two sensors, and the cars that turn\n", "bold")
-    with tempfile.TemporaryDirectory(prefix="anabranch-demo-", ignore_cleanup_errors=True) as name:
+    with demo_folder() as folder:
         with ExitStack() as stack:
             with doing(console, "starting Spark"):
                 spark = stack.enter_context(embedded_spark(debug=debug, short=True))
-            _two_roads(console, spark, Path(name) / "roads", processors)
-            answered = _town(console, spark, Path(name) / "town", processors, Town(cars))
+            _two_roads(console, spark, folder / "roads", processors)
+            answered = _town(console, spark, folder / "town", processors, Town(cars))
         with doing(console, "asking DuckDB the same question"):
-            verdict = compare(Path(name) / "town", QUESTION)
-    say(console, str(verdict), "bold green" if verdict.exact else "bold red")
+            verdict = compare(folder / "town", QUESTION)
+    say_verdict(console, verdict)
     say(console, f"{answered}; {format_seconds(time.monotonic() - started)} in all, Spark's start included", "dim")
     if not verdict.exact:
         raise typer.Exit(1)

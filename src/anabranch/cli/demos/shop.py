@@ -3,23 +3,18 @@
 The same seed gives the same files. What makes them streams: rows arrive up to `LATENESS` after their event time, so
 they are a bit out of order, but never late; most orders are paid once and shipped once, some in several parts, some
 not at all, and some so late that the window has closed; a few rows have no order number and match nothing.
-
-Each stream is written as one parquet file per batch, which a source with `maxFilesPerTrigger=1` reads one by one in
-the order of their modification times.
 """
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from anabranch.cli.demos.stream_files import Micros, write_stream
 from anabranch.errors import ConfigError
 
 SECOND = 1_000_000
@@ -30,8 +25,6 @@ NULL_KEYS = 0.002
 
 METHODS = ("card", "invoice", "transfer", "voucher")
 CARRIERS = ("bicycle", "courier", "post", "train")
-
-Micros = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +95,4 @@ def _write(
     # Rows are read in the order of their arrival; a row that arrives at a has ts > a - LATENESS, and no row before it
     # has a ts beyond a, so no row is behind the watermark.
     arrival = ts + rng.integers(0, LATENESS, shop.rows)
-    rows = pa.table(arrays).take(pa.array(np.argsort(arrival, kind="stable")))
-    folder.mkdir(parents=True)
-    cuts = np.linspace(0, shop.rows, shop.batches + 1).astype(np.int64)
-    for batch, (start, stop) in enumerate(pairwise(cuts)):
-        path = folder / f"{batch:05d}.parquet"
-        pq.write_table(rows.slice(start, stop - start), path)
-        modified = OPENING // SECOND + batch
-        os.utime(path, (modified, modified))
+    write_stream(folder, pa.table(arrays), arrival, shop.batches, OPENING // SECOND)

@@ -8,14 +8,13 @@ generates more: many crossings like this one, cars that turn and cars that do no
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+
+from anabranch.cli.demos.stream_files import write_batch, write_stream
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
@@ -80,7 +79,7 @@ def write_minute(folder: Path, minute: int) -> list[Reading]:
             for reading in arrived
             if reading.sensor == sensor
         ]
-        _write(folder / sensor, minute, pa.Table.from_pylist(rows, SCHEMA))
+        write_batch(folder / sensor, minute, pa.Table.from_pylist(rows, SCHEMA), MORNING // SECOND)
     return arrived
 
 
@@ -126,19 +125,5 @@ def _write_stream(
         },
         schema=SCHEMA,
     )
-    # In the order of arrival: no reading comes more than LATENESS after a newer one.
-    arrival = np.argsort(ts + rng.integers(0, LATENESS, len(ts)), kind="stable")
-    rows = rows.take(pa.array(arrival))
-    cuts = np.linspace(0, len(rows), town.batches + 1).astype(np.int64)
-    for batch, (start, stop) in enumerate(pairwise(cuts)):
-        _write(folder, batch, rows.slice(start, stop - start))
-
-
-def _write(folder: Path, number: int, rows: pa.Table) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{number:05d}.parquet"
-    hidden = folder / f".{path.name}"
-    pq.write_table(rows, hidden)
-    modified = MORNING // SECOND + number
-    os.utime(hidden, (modified, modified))
-    hidden.rename(path)
+    # No reading comes more than LATENESS after a newer one.
+    write_stream(folder, rows, ts + rng.integers(0, LATENESS, len(ts)), town.batches, MORNING // SECOND)
