@@ -1,0 +1,73 @@
+"""Figure 16 of paper 3 (section 6.3): output where the machine is too slow for the old order.
+
+In the paper moving state is silent for 10 of 50 seconds, and a parallel track answers meanwhile. That is a matter of
+what has to be computed anew, by comparing all pairs, next to what batches need anyway. Here rows are looked up, and the
+last join, which makes most of the work, is not computed anew at all: the silence is a small part of a batch. A parallel
+track makes a machine that is too slow do more, so it falls behind further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from anabranch.bench.experiments.rig.draw import Curves
+from anabranch.bench.experiments.rig.experiment import Claim
+from anabranch.bench.experiments.zhu.configurations import HIGH, cases, done_over_time, over_time, replay_share
+from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
+from anabranch.bench.experiments.zhu.overloaded import clock, described
+from anabranch.bench.experiments.zhu.trace import MigrationTrace
+
+MOST = 0.5
+
+
+def behind(trace: MigrationTrace, traces: Sequence[MigrationTrace]) -> float:
+    """How long after its last row the last batch is answered, in milliseconds."""
+    *_, (_, end) = clock(traces).ends(trace)
+    return end - (trace.batches[-1].arrived or 0)
+
+
+def given(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
+    """All answers so far, by time."""
+    speed = clock(traces)
+    curves = {trace.name: done_over_time(trace, answers, speed) for trace in traces}
+    return {name: dict(zip(curve, accumulate(curve.values()), strict=True)) for name, curve in curves.items()}
+
+
+def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
+    """A silence, but a short one."""
+    yield from pauses(traces)
+    old, _, moving, parallel, _ = traces
+    late = {trace.name: behind(trace, traces) for trace in traces}
+    yield Claim(
+        "on a machine that is too slow for the old order, both strategies end up closer to the input than it does",
+        max(late[moving.name], late[parallel.name]) < late[old.name],
+        ", ".join(f"{name}: {milliseconds:.0f} ms behind" for name, milliseconds in late.items())
+        + f"; {described(traces)}",
+    )
+    yield Claim(
+        f"not reproduced: a long silence of moving state. It takes less than {MOST:.0%} of the work of a batch",
+        replay_share(moving) < MOST,
+        f"{replay_share(moving):.1%}; {clock(traces).milliseconds(moving.migration_work):.0f} ms of a batch of "
+        f"{moving.setting.batch} ms",
+    )
+    so_far = given(traces)
+    pairs = list(zip(so_far[moving.name].values(), so_far[parallel.name].values(), strict=True))
+    yield Claim(
+        "not reproduced: more output by a parallel track at first. It works more, so it never has answered more",
+        all(one >= other for one, other in pairs),
+        f"{sum(one > other for one, other in pairs)} of {len(pairs)} moments at which moving state has answered more",
+    )
+
+
+ZHU_16 = MigrationExperiment(
+    "zhu-16",
+    "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
+    cases(HIGH),
+    check,
+    draws=(
+        Curves("answers per batch of time, slow machine", "event time, ms", over_time(answers, clock)),
+        Curves("answers so far, slow machine", "event time, ms", given),
+    ),
+)
