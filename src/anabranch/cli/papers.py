@@ -52,7 +52,7 @@ def command_for(name: str) -> Callable[..., None]:
         all_hold = True
         for one in chosen:
             origin = begin(one.name, save)
-            with working_folder(None) as folder, embedded_spark(one.session, debug=debug) as spark:
+            with working_folder(None) as folder, embedded_spark(one.session, debug=debug, short=one.short) as spark:
                 findings = one.run(spark, folder, report)
             show(json.dumps(findings.document(), indent=2) if as_json else table(findings))
             keep(origin, findings, out / f"{one.name}.json")
