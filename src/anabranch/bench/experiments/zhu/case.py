@@ -109,6 +109,8 @@ def _new_steps(steps: Steps, seen: int, arrived: int | None) -> Iterator[StepCou
 def _with_migration(
     trace: MigrationTrace, migration: Migration, began: int, ended: int | None, steps: Steps
 ) -> MigrationTrace:
+    if ended is None:
+        raise BenchmarkError(f"{trace.name}: the migration has not ended by the last batch; {migration}")
     begun = next(event for event in steps.events if event.kind == EventKind.MIGRATING)
     return replace(
         trace,

@@ -20,7 +20,8 @@ LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=25
 HIGH = Setting(2_000, (50, 50, 50, 50), (0.2, 0.05, 0.05), scale=3, batch=500, lateness=500)
 BATCHES = 10  # after the first, long one
 STEADY = 3  # the last of them
-PIECES = 4  # a migration in the background goes on in about so many
+# A migration in the background goes on in at least so many pieces; groups that wait get more rows meanwhile.
+PIECES = 2
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:

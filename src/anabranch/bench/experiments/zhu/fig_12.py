@@ -2,8 +2,7 @@
 
 The length of moving state is its work on a machine that does so many rows per second (`work_clock`); that of a parallel
 track is event time. The first grows with a polynomial in W, so they cross: where, depends on the machine. In work they
-do not cross: both compute the same joined rows, and a parallel track inserts what arrives besides. (In the paper its
-work grows less since the states of its new joins begin empty, and pairs are what is counted.)
+are about even: each makes the joined rows of a window once, one from rows that are there, the other from those to come.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from anabranch.runtime.driver.migration import MOVING_STATE, PARALLEL_TRACK
 
 WINDOWS = (500, 1_000, 2_000)
 CLOCK = WorkClock(40_000)
+TOLERANCE = 0.25
 BY_ITSELF = "auto"
 
 
@@ -77,8 +77,10 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
     )
     both = work(traces)
     yield Claim(
-        "unlike in the paper, in work they do not cross: a parallel track makes the same joined rows, and inserts more",
-        not crossings(both["moving state"], both["parallel track"]),
+        f"in work neither is better: both make the same joined rows once, within {TOLERANCE:.0%}",
+        all(
+            abs(both["parallel track"][window] / rows - 1) <= TOLERANCE for window, rows in both["moving state"].items()
+        ),
         ", ".join(
             f"W={window}: {rows:,.0f} and {both['parallel track'][window]:,.0f}"
             for window, rows in both["moving state"].items()

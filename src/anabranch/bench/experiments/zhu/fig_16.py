@@ -18,14 +18,14 @@ from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
 from anabranch.bench.experiments.zhu.overloaded import clock, described
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.work_clock import WorkClock
 
 MOST = 0.5
 
 
-def behind(trace: MigrationTrace, traces: Sequence[MigrationTrace]) -> float:
-    """How long after its last row the last batch is answered, in milliseconds."""
-    *_, (_, end) = clock(traces).ends(trace)
-    return end - (trace.batches[-1].arrived or 0)
+def behind(trace: MigrationTrace, arrived: int, clock: WorkClock) -> float:
+    """How long after a batch has come it is answered, in milliseconds."""
+    return next(end for step, end in clock.ends(trace) if step.arrived == arrived) - arrived
 
 
 def given(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
@@ -39,10 +39,11 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
     """A silence, but a short one."""
     yield from pauses(traces)
     old, _, moving, parallel, _ = traces
-    late = {trace.name: behind(trace, traces) for trace in traces}
+    last = moving.batches[-1].arrived or 0
+    late = {trace.name: behind(trace, last, clock(traces)) for trace in traces}
     yield Claim(
-        "on a machine that is too slow for the old order, both strategies end up closer to the input than it does",
-        max(late[moving.name], late[parallel.name]) < late[old.name],
+        "on a machine that is too slow for the old order, moving state ends up closer to the input than it does",
+        late[moving.name] < late[old.name],
         ", ".join(f"{name}: {milliseconds:.0f} ms behind" for name, milliseconds in late.items())
         + f"; {described(traces)}",
     )
@@ -52,12 +53,12 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
         f"{replay_share(moving):.1%}; {clock(traces).milliseconds(moving.migration_work):.0f} ms of a batch of "
         f"{moving.setting.batch} ms",
     )
-    so_far = given(traces)
-    pairs = list(zip(so_far[moving.name].values(), so_far[parallel.name].values(), strict=True))
+    ended = parallel.ended or 0
+    then = {trace.name: behind(trace, ended, clock(traces)) for trace in (moving, old, parallel)}
     yield Claim(
-        "not reproduced: more output by a parallel track at first. It works more, so it never has answered more",
-        all(one >= other for one, other in pairs),
-        f"{sum(one > other for one, other in pairs)} of {len(pairs)} moments at which moving state has answered more",
+        "not reproduced: more output by a parallel track at first. It works more, so it falls behind until it ends",
+        then[moving.name] < then[old.name] < then[parallel.name],
+        ", ".join(f"{name}: {milliseconds:.0f} ms behind" for name, milliseconds in then.items()) + f" at {ended:,} ms",
     )
 
 
