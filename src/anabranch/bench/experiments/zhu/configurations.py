@@ -19,7 +19,7 @@ from anabranch.runtime.driver.migration import BACKGROUND, MOVING_STATE, PARALLE
 LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=250, lateness=250)
 HIGH = Setting(2_000, (50, 50, 50, 50), (0.2, 0.05, 0.05), scale=3, batch=500, lateness=500)
 BATCHES = 10  # after the first, long one
-STEADY = 3  # the last of them
+STEADY = 2  # the last of them, when all migrations have ended
 # A migration in the background goes on in at least so many pieces; groups that wait get more rows meanwhile.
 PIECES = 2
 
