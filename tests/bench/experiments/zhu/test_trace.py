@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.bench.experiments.zhu.configurations import LOW, by_batch, cases, done_over_time, steady_work
+from anabranch.bench.experiments.zhu.configurations import LOW, by_batch, cases, delays_on, steady_work
 from anabranch.bench.experiments.zhu.fig_12 import crossings
 from anabranch.bench.experiments.zhu.fig_13 import as_new_from
 from anabranch.bench.experiments.zhu.setting import Setting
@@ -81,16 +81,14 @@ def test_a_machine_that_is_too_slow_falls_behind() -> None:
     assert [end for _, end in WorkClock(500).ends(moving_state())] == pytest.approx([300, 500, 780, 980])
 
 
-def test_what_is_done_counts_to_the_time_at_which_it_is_done() -> None:
-    assert WorkClock(10_000).by_time(moving_state(), lambda step: step.answers) == [0, 60, 60]
-    assert WorkClock(500).by_time(moving_state(), lambda step: step.answers) == [0, 0, 0]
+def test_a_batch_waits_for_what_was_begun_before_it() -> None:
+    assert WorkClock(10_000).delays(moving_state()) == pytest.approx({100: 10, 200: 10, 300: 10})
+    assert WorkClock(500).delays(moving_state()) == pytest.approx({100: 200, 200: 300, 300: 680})
 
 
-def test_curves_over_time_begin_after_the_first_long_batch() -> None:
-    assert done_over_time(moving_state(), lambda step: step.answers, WorkClock(10_000)) == {}
-    longer = [*moving_state().steps, StepCounts(400, 5, (), 0), StepCounts(500, 0, (), 0)]
-    trace = MigrationTrace("longer", SETTING, tuple(longer))
-    assert done_over_time(trace, lambda step: step.answers, WorkClock(10_000)) == {400: 60, 500: 5}
+def test_curves_of_delays_leave_out_the_first_long_batch() -> None:
+    curves = delays_on(lambda traces: WorkClock(10_000))([moving_state()])
+    assert curves == {"moving state": {300: pytest.approx(10)}}
 
 
 def test_steady_work_is_that_of_the_last_batches_per_second() -> None:

@@ -65,25 +65,22 @@ def by_batch(trace: MigrationTrace, of: Callable[[StepCounts], float]) -> list[f
     return counts
 
 
-def over_time(
-    of: Callable[[StepCounts], int], clock: Callable[[Sequence[MigrationTrace]], WorkClock]
+def delays_on(
+    clock: Callable[[Sequence[MigrationTrace]], WorkClock],
 ) -> Callable[[Sequence[MigrationTrace]], dict[str, dict[int, float]]]:
-    """Curves of what a machine has done by the end of each batch of input, as long as input comes; the runs say how
-    fast it is."""
+    """Curves of how long after it has come each batch is answered, but the first; the runs say how fast the machine
+    is."""
 
     def curves(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
-        speed = clock(traces)
-        return {trace.name: done_over_time(trace, of, speed) for trace in traces}
+        machine = clock(traces)
+        return {
+            trace.name: {
+                arrived: delay for arrived, delay in machine.delays(trace).items() if arrived > trace.setting.window
+            }
+            for trace in traces
+        }
 
     return curves
-
-
-def done_over_time(trace: MigrationTrace, of: Callable[[StepCounts], int], clock: WorkClock) -> dict[int, float]:
-    """What was done in each piece of time that is as long as a batch, by its end; from the second batch on."""
-    batch = trace.setting.batch
-    pieces = clock.by_time(trace, of)
-    first = (trace.setting.window + batch) // batch
-    return {(first + nth + 1) * batch: value for nth, value in enumerate(pieces[first:])}
 
 
 def steady_work(trace: MigrationTrace) -> float:

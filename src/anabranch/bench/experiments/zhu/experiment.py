@@ -1,6 +1,7 @@
 """An experiment of paper 3: cases, what is claimed of their counts, and what is drawn.
 
-It has no repeats and no warm-up: what counts is the same each time.
+It has no repeats and no warm-up: what counts is the same each time. So a case that several experiments of one command
+have in common is run once.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from anabranch.bench.experiments.zhu.trace import MigrationTrace
 
 if TYPE_CHECKING:
     from anabranch.bench.experiments.rig.draw import Curves, Lines
+
+
+_RUN: dict[Case, MigrationTrace] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +51,9 @@ class MigrationExperiment:
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:
         """Run all cases and check the claims."""
-        traces = []
         for nth, case in enumerate(self.cases):
-            tell(case.name)
-            traces.append(run_case(spark, work / f"case-{nth}", case))
+            if case not in _RUN:
+                tell(case.name)
+                _RUN[case] = run_case(spark, work / f"case-{nth}", case)
+        traces = [_RUN[case] for case in self.cases]
         return Findings(self.name, tuple(traces), tuple(self.check(traces)), self.workload)

@@ -2,16 +2,16 @@
 
 Each batch is answered completely when it comes, in whatever order the joins are, so answers per batch are the same.
 What differs is when they are there: on a machine that does half as much again as the old order needs (`work_clock`)
-they are drawn by time, in pieces as long as a batch.
+they come the later the more there was to do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves
+from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import LOW, cases, over_time, replay_share, steady_work
+from anabranch.bench.experiments.zhu.configurations import LOW, after_first, cases, delays_on, replay_share, steady_work
 from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
 from anabranch.bench.experiments.zhu.work_clock import WorkClock
@@ -25,7 +25,7 @@ def clock(traces: Sequence[MigrationTrace]) -> WorkClock:
     return WorkClock(SPEED * steady_work(traces[0]))
 
 
-def answers(step: StepCounts) -> int:
+def answers(step: StepCounts) -> float:
     """The answers of a step."""
     return step.answers
 
@@ -76,5 +76,8 @@ ZHU_14 = MigrationExperiment(
     "low configuration: no strategy has a strong advantage in output, the silence of moving state is short",
     cases(LOW),
     check,
-    draws=(Curves("answers per batch of time", "event time, ms", over_time(answers, clock)),),
+    draws=(
+        Lines("answers per batch", after_first(answers)),
+        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
+    ),
 )

@@ -9,18 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves, Lines
+from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import HIGH, STEADY, after_first, cases, over_time, replay_share
+from anabranch.bench.experiments.zhu.configurations import HIGH, STEADY, after_first, cases, replay_share
 from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_13 import intermediate, of_batches
-from anabranch.bench.experiments.zhu.overloaded import clock
-from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
-
-
-def made(step: StepCounts) -> int:
-    """Intermediate rows that a step makes."""
-    return step.intermediate
+from anabranch.bench.experiments.zhu.trace import MigrationTrace
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
@@ -51,8 +45,5 @@ ZHU_15 = MigrationExperiment(
     "high configuration: both strategies come to the new order's intermediate rows; moving state has fewer at first",
     cases(HIGH),
     check,
-    draws=(
-        Lines("intermediate rows per batch", after_first(intermediate)),
-        Curves("intermediate rows per batch of time, slow machine", "event time, ms", over_time(made, clock)),
-    ),
+    draws=(Lines("intermediate rows per batch", after_first(intermediate)),),
 )

@@ -9,30 +9,16 @@ track makes a machine that is too slow do more, so it falls behind further.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 
-from anabranch.bench.experiments.rig.draw import Curves
+from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import HIGH, cases, done_over_time, over_time, replay_share
+from anabranch.bench.experiments.zhu.configurations import HIGH, after_first, cases, delays_on, replay_share
 from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
 from anabranch.bench.experiments.zhu.overloaded import clock, described
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
-from anabranch.bench.experiments.zhu.work_clock import WorkClock
 
 MOST = 0.5
-
-
-def behind(trace: MigrationTrace, arrived: int, clock: WorkClock) -> float:
-    """How long after a batch has come it is answered, in milliseconds."""
-    return next(end for step, end in clock.ends(trace) if step.arrived == arrived) - arrived
-
-
-def given(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
-    """All answers so far, by time."""
-    speed = clock(traces)
-    curves = {trace.name: done_over_time(trace, answers, speed) for trace in traces}
-    return {name: dict(zip(curve, accumulate(curve.values()), strict=True)) for name, curve in curves.items()}
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
@@ -40,7 +26,7 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
     yield from pauses(traces)
     old, _, moving, parallel, _ = traces
     last = moving.batches[-1].arrived or 0
-    late = {trace.name: behind(trace, last, clock(traces)) for trace in traces}
+    late = {trace.name: clock(traces).delays(trace)[last] for trace in traces}
     yield Claim(
         "on a machine that is too slow for the old order, moving state ends up closer to the input than it does",
         late[moving.name] < late[old.name],
@@ -54,7 +40,7 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
         f"{moving.setting.batch} ms",
     )
     ended = parallel.ended or 0
-    then = {trace.name: behind(trace, ended, clock(traces)) for trace in (moving, old, parallel)}
+    then = {trace.name: clock(traces).delays(trace)[ended] for trace in (moving, old, parallel)}
     yield Claim(
         "not reproduced: more output by a parallel track at first. It works more, so it falls behind until it ends",
         then[moving.name] < then[old.name] < then[parallel.name],
@@ -68,7 +54,7 @@ ZHU_16 = MigrationExperiment(
     cases(HIGH),
     check,
     draws=(
-        Curves("answers per batch of time, slow machine", "event time, ms", over_time(answers, clock)),
-        Curves("answers so far, slow machine", "event time, ms", given),
+        Lines("answers per batch", after_first(answers)),
+        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
     ),
 )

@@ -7,7 +7,7 @@ step is done. A machine that is too slow for a query falls behind, and what it d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
@@ -34,11 +34,6 @@ class WorkClock:
             now += self.milliseconds(step.work)
             yield step, now
 
-    def by_time(self, trace: MigrationTrace, of: Callable[[StepCounts], int]) -> list[float]:
-        """A count of steps by the time when they are done, in pieces as long as a batch, as long as input comes."""
-        length = trace.setting.batch
-        pieces = [0.0] * (max(step.arrived or 0 for step in trace.steps) // length)
-        for step, end in self.ends(trace):
-            if int(end // length) < len(pieces):
-                pieces[int(end // length)] += of(step)
-        return pieces
+    def delays(self, trace: MigrationTrace) -> dict[int, float]:
+        """How long after a batch has come it is answered, by the time at which it came; in milliseconds."""
+        return {step.arrived: end - step.arrived for step, end in self.ends(trace) if step.arrived is not None}
