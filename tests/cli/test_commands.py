@@ -42,6 +42,7 @@ run = CliRunner().invoke
         ["bench", "changes"],
         ["bench", "migration"],
         ["bench", "flux-06"],
+        ["bench", "zhu-09"],
     ],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
@@ -61,7 +62,8 @@ def test_the_benchmarks_are_listed_one_per_line() -> None:
     ours = ["throughput", "chain", "shared", "groupby", "memory", "flat", "relocation", "changes", "migration"]
     liu = [f"liu-{figure}" for figure in ("06", "07", "09", "10", "11", "12", "14", "15", "16", "17", "20", "21")]
     flux = [f"flux-{figure}" for figure in ("03", "06", "07", "09", "10")]
-    assert [line.split()[0] for line in lines] == [*ours, *liu, *flux]
+    zhu = [f"zhu-{figure}" for figure in ("09", "10", "11", "12", "13", "14", "15", "16")]
+    assert [line.split()[0] for line in lines] == [*ours, *liu, *flux, *zhu]
 
 
 def test_a_benchmark_that_cannot_be_run_is_refused_before_anything_starts() -> None:

@@ -50,6 +50,15 @@ PAPERS = {
     "not",
     "flux-10": "the memory of one processor is cut in half: memory balancing brings latency back, spilling alone does "
     "not",
+    "zhu-09": "the length of a parallel track grows evenly with W: W plus lateness here, 2W in the paper",
+    "zhu-10": "the work of moving state is a polynomial in W: it computes states of W^2 and W^3 rows",
+    "zhu-11": "the higher the rate of B, the more work is moving state; a parallel track takes as long as before",
+    "zhu-12": "moving state is faster for small windows, a parallel track for large ones",
+    "zhu-13": "low configuration: moving state has the new order's few intermediate rows earlier than a parallel track",
+    "zhu-14": "low configuration: no strategy has a strong advantage in output, the silence of moving state is short",
+    "zhu-15": "high configuration: both strategies come to the new order's intermediate rows; moving state has fewer "
+    "at first",
+    "zhu-16": "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
 }
 BENCHMARKS = ENGINE | PAPERS
 

@@ -17,6 +17,7 @@ from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.rig.draw import draw
 from anabranch.bench.experiments.rig.experiment import Experiment
 from anabranch.bench.experiments.rig.report import table
+from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.raw_results import check_target
 from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
 from anabranch.cli.process.embedded import embedded_spark
@@ -51,7 +52,7 @@ def command_for(name: str) -> Callable[..., None]:
         all_hold = True
         for one in chosen:
             origin = begin(one.name, save)
-            with working_folder(None) as folder, embedded_spark(one.session, debug=debug) as spark:
+            with working_folder(None) as folder, embedded_spark(one.session, debug=debug, short=one.short) as spark:
                 findings = one.run(spark, folder, report)
             show(json.dumps(findings.document(), indent=2) if as_json else table(findings))
             keep(origin, findings, out / f"{one.name}.json")
@@ -63,14 +64,16 @@ def command_for(name: str) -> Callable[..., None]:
 
     command.__doc__ = f"""Claim: {experiment.claim}.
 
-    Runs the variants of the experiment on one input, checks that each has all results, writes numbers and a picture,
+    Runs the variants of the experiment, checks that each has all results, writes numbers and a picture,
     and says whether the claim holds; the exit code is 1 if it does not. Several experiments may be named.
     """
     return command
 
 
-def _named(name: str) -> Experiment:
-    experiments = {experiment.name: experiment for experiment in EXPERIMENTS}
+def _named(name: str) -> Experiment | MigrationExperiment:
+    experiments: dict[str, Experiment | MigrationExperiment] = {
+        experiment.name: experiment for experiment in EXPERIMENTS
+    }
     if name not in experiments:
         raise ConfigError(f"there is no experiment {name!r}; {did_you_mean(name, experiments)}")
     return experiments[name]

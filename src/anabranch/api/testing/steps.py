@@ -266,6 +266,13 @@ class Steps:
             return None
         return as_dict(progress_of(self._run.results[-1], lateness_of(self._run.plan.layout)))
 
+    def progress_since(self, step: int = 0) -> list[dict[str, Any]]:
+        """What was counted in each step after this one, oldest first: those of batches, and those without one."""
+        if not self._run.is_open:
+            return []
+        lateness = lateness_of(self._run.plan.layout)
+        return [as_dict(progress_of(result, lateness)) for result in self._run.results if result.step > step]
+
     @property
     def events(self) -> list[Event]:
         """What happened so far that is worth telling, oldest first."""

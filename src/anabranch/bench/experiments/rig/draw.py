@@ -2,7 +2,7 @@
 
 Most quantities are lines over the batches of the run, as the papers have it: one per variant, or one per variant and
 processor. Others are one number per variant, drawn side by side, or what an experiment finds for each of some settings.
-Of repeated runs the first is drawn.
+Of repeated runs the first is drawn. What reads a trace is of the kind of experiment that the trace is of, hence `Any`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from anabranch.bench.experiments.rig.experiment import Findings
 from anabranch.bench.experiments.rig.timing import WARM_UP_BATCHES
@@ -33,9 +33,9 @@ class Lines:
     """A quantity that is drawn over the batches."""
 
     label: str
-    of: Callable[[Trace], Iterator[Line]]
+    of: Callable[[Any], Iterator[Line]]
 
-    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+    def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
         """A line, or several, of each variant."""
         for trace in traces:
             for label, values in self.of(trace):
@@ -52,9 +52,9 @@ class Bars:
     """A quantity that each variant has one of."""
 
     label: str
-    of: Callable[[Trace], float]
+    of: Callable[[Any], float]
 
-    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+    def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
         """A bar for each variant."""
         axes.bar(range(len(traces)), [self.of(trace) for trace in traces])
         axes.set_xticks(range(len(traces)), [trace.name for trace in traces], rotation=20, ha="right")
@@ -66,9 +66,9 @@ class Curves:
 
     label: str
     setting: str
-    of: Callable[[Sequence[Trace]], Mapping[str, Mapping[int, float]]]
+    of: Callable[[Sequence[Any]], Mapping[str, Mapping[int, float]]]
 
-    def draw(self, axes: Axes, traces: Sequence[Trace]) -> None:
+    def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
         """All curves."""
         found = self.of(traces)
         for name, curve in found.items():
@@ -129,7 +129,7 @@ QUANTITIES: dict[str, Lines | Bars] = {
 }
 
 
-def draw(findings: Findings, quantities: Sequence[str | Curves], folder: Path) -> Path:
+def draw(findings: Findings, quantities: Sequence[str | Lines | Curves], folder: Path) -> Path:
     """A PNG with a panel per quantity."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import SparkSession
 
@@ -42,14 +42,29 @@ class Claim:
     measured: str
 
 
+class AnyTrace(Protocol):
+    """What a run of any kind of experiment did: a dataclass that can be a row of a table."""
+
+    @property
+    def name(self) -> str:
+        """The name of its variant."""
+
+    @property
+    def repeat(self) -> int:
+        """The how many-th run of its variant it is, from 0 on."""
+
+    def cells(self) -> dict[str, str]:
+        """What a table says of it, by column; the first is "variant"."""
+
+
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """The outcome of an experiment."""
+    """The outcome of an experiment. Its traces and its workload are of the experiment's own kind."""
 
     experiment: str
-    traces: tuple[Trace, ...]
+    traces: tuple[AnyTrace, ...]
     claims: tuple[Claim, ...]
-    workload: Workload
+    workload: object
     machine: Machine = field(default_factory=this_machine)
 
     @property
@@ -86,6 +101,11 @@ class Experiment:
         if self.threads is None:
             return {}
         return {"spark.master": f"local[{self.threads}]", "spark.sql.shuffle.partitions": str(self.threads)}
+
+    @property
+    def short(self) -> bool:
+        """Time is measured, so Spark gets the time to become fast."""
+        return False
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:
         """Run all variants and check the claims."""

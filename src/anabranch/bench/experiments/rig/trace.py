@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from anabranch.api.run import Run
 from anabranch.observe.events import Event, EventKind
+from anabranch.observe.numbers import format_bytes
 from anabranch.observe.progress import BatchProgress, ProcessorProgress
 
 
@@ -130,6 +131,21 @@ class Trace:
     def batch_results(self) -> list[int]:
         """The results of each batch."""
         return [after.results - before.results for before, after in pairwise((BEFORE, *self.moments))]
+
+    def cells(self) -> dict[str, str]:
+        """What a table says of it, by column."""
+        return {
+            "variant": self.name,
+            "results": f"{self.results:,}",
+            "cleaned up": f"{self.clean_up_results:,}",
+            "pushes": str(self.spills),
+            "pushed": format_bytes(self.spilled_bytes),
+            "moves": str(len(self.relocations)),
+            "moved": format_bytes(sum(move.bytes for move in self.relocations)),
+            "active": format_bytes(self.most_active_bytes),
+            "run": f"{self.run_seconds:.1f} s",
+            "rest": f"{self.last_seconds:.1f} s",
+        }
 
 
 def read_trace(

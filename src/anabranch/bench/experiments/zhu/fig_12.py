@@ -1,0 +1,122 @@
+"""Figure 12 of paper 3 (section 6.2): moving state is faster for small windows, parallel track for large ones.
+
+The length of moving state is its work on a machine that does so many rows per second (`work_clock`); that of a parallel
+track is event time. The first grows with a polynomial in W, so they cross: where, depends on the machine. In work they
+are about even: each makes the joined rows of a window once, one from rows that are there, the other from those to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from anabranch.api.migrating import AT_ONCE, AUTO
+from anabranch.bench.experiments.rig.draw import Curves
+from anabranch.bench.experiments.rig.experiment import Claim
+from anabranch.bench.experiments.zhu.case import with_full_state
+from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.setting import Setting
+from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.work_clock import WorkClock
+from anabranch.runtime.driver.migration import MOVING_STATE, PARALLEL_TRACK
+
+WINDOWS = (500, 1_000, 2_000)
+CLOCK = WorkClock(40_000)
+TOLERANCE = 0.25
+BY_ITSELF = "auto"
+
+
+def setting(window: int) -> Setting:
+    """Set 3 of section 6.2, at the paper's own rates."""
+    return Setting(window, (100, 12, 12, 12), (0.1, 0.1, 0.1), scale=1, batch=250, lateness=250)
+
+
+def _of(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
+    return [trace for trace in traces if trace.strategy == strategy and not trace.name.startswith(BY_ITSELF)]
+
+
+def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
+    """The length of both, by window."""
+    return {
+        f"moving state, at {CLOCK.rows_per_second:,.0f} rows of work per second": {
+            trace.setting.window: CLOCK.milliseconds(trace.migration_work) for trace in _of(traces, MOVING_STATE)
+        },
+        "parallel track": {trace.setting.window: trace.length for trace in _of(traces, PARALLEL_TRACK)},
+    }
+
+
+def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
+    """The work of both, by window."""
+    return {
+        name: {trace.setting.window: trace.migration_work for trace in _of(traces, strategy)}
+        for name, strategy in (("moving state", MOVING_STATE), ("parallel track", PARALLEL_TRACK))
+    }
+
+
+def crossings(moving: dict[int, float], parallel: dict[int, float]) -> list[tuple[int, int]]:
+    """The windows between which the faster one of two changes."""
+    faster = {window: moving[window] < parallel[window] for window in sorted(moving)}
+    return [(below, above) for below, above in pairwise(faster) if faster[below] != faster[above]]
+
+
+def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
+    """One crossing in time, none in work, and what `auto` does about it."""
+    moving, parallel = lengths(traces).values()
+    crossed = crossings(moving, parallel)
+    smallest, largest = min(moving), max(moving)
+    yield Claim(
+        "on one machine moving state is faster for small windows, parallel track for large ones, with one crossing",
+        len(crossed) == 1 and moving[smallest] < parallel[smallest],
+        ", ".join(f"W={window}: {moving[window]:.0f} and {parallel[window]:.0f} ms" for window in moving),
+    )
+    per_second = {window: 1_000 * work(traces)["moving state"][window] / parallel[window] for window in moving}
+    yield Claim(
+        "so it is on any machine, at another window: the speed at which both take as long grows with W",
+        all(less < more for less, more in pairwise(per_second.values())),
+        ", ".join(f"W={window}: {speed:,.0f} rows/s" for window, speed in per_second.items()),
+    )
+    both = work(traces)
+    yield Claim(
+        f"in work neither is better: both make the same joined rows once, within {TOLERANCE:.0%}",
+        all(
+            abs(both["parallel track"][window] / rows - 1) <= TOLERANCE for window, rows in both["moving state"].items()
+        ),
+        ", ".join(
+            f"W={window}: {rows:,.0f} and {both['parallel track'][window]:,.0f}"
+            for window, rows in both["moving state"].items()
+        ),
+    )
+    by_itself = [trace for trace in traces if trace.name.startswith(BY_ITSELF)]
+    yield Claim(
+        f"auto does not know of the crossing: it goes by the rows in state, up to {AT_ONCE:,}, not by those to be made",
+        all(trace.strategy == MOVING_STATE for trace in by_itself) and moving[largest] > parallel[largest],
+        ", ".join(
+            f"W={trace.setting.window}: {trace.strategy} at {_rows_before(trace):,} rows in state, "
+            f"{trace.migration_work:,} of work"
+            for trace in by_itself
+        ),
+    )
+
+
+def _rows_before(trace: MigrationTrace) -> int:
+    """The rows in state when the migration began."""
+    return next(step.state_rows for step in trace.batches if step.arrived == trace.began)
+
+
+ZHU_12 = MigrationExperiment(
+    "zhu-12",
+    "moving state is faster for small windows, a parallel track for large ones",
+    (
+        *(
+            with_full_state(f"{strategy}, W={window}", setting(window), strategy)
+            for strategy in (MOVING_STATE, PARALLEL_TRACK)
+            for window in WINDOWS
+        ),
+        with_full_state(f"{BY_ITSELF}, W={WINDOWS[-1]}", setting(WINDOWS[-1]), AUTO),
+    ),
+    check,
+    draws=(
+        Curves("length of the migration, ms", "W, ms", lengths),
+        Curves("work of the migration, rows", "W, ms", work),
+    ),
+)
