@@ -44,7 +44,7 @@ from anabranch.runtime.driver.open_run import (
     resumed,
     switch,
 )
-from anabranch.runtime.exchange.rehash import rehash
+from anabranch.runtime.exchange.rehash import Rewriting, rehash
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.run import RunFile
@@ -145,7 +145,7 @@ def begin_migration(
         if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
             # What is owed below such a state would come to the old one only.
             now = run.checkpoint.plan(run.checkpoint.plan_number)
-            if not opened.runner.settle(no_rows, _left_behind(now, proposal)):
+            if not opened.runner.settle(no_rows, left_behind(now, proposal)):
                 raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
         with put_in_force(opened.runner, proposal.beside.document):
             context, targets = resumed(run, proposal.beside)
@@ -170,7 +170,7 @@ def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFram
     with opened.runner.between_batches() as context:
         if not progress.is_ready(context):
             return None
-        owing = _left_behind(proposal.beside.document, proposal)
+        owing = left_behind(proposal.beside.document, proposal)
         if not opened.runner.settle(no_rows, owing) or not progress.is_ready(context):
             return None
         failpoint("migration.settled")
@@ -197,7 +197,7 @@ def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pa
     """List the shadow's state, write what is hashed otherwise, and commit that."""
     filling, distribution = progress.proposal.filling, context.in_force.distribution
     owners, cuts = context.shape.owners, context.adaptation.context().cuts
-    rehashed: Rehashed = {port: _rehashed(context, port, of, no_rows) for port, of in filling.rehashed.items()}
+    rehashed: Rehashed = {port: _rehashed(context, filling, port, no_rows) for port in filling.rehashed}
     for files in rehashed.values():
         progress.rehashed_rows += sum(file.rows for own in files for file in own)
     after = filled(distribution, filling, owners, rehashed, cuts, time.time())
@@ -223,7 +223,8 @@ def _others_wait(context: StepContext) -> dict[int, GroupSet]:
     return {n: everything for n in range(len(network.operators)) if not network.is_shadow(n)}
 
 
-def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> list[list[RunFile]]:
+def _rehashed(context: StepContext, filling: Filling, port: int, no_rows: DataFrame) -> list[list[RunFile]]:
+    of = filling.rehashed[port]
     distribution, owners = context.in_force.distribution, context.shape.owners
     pieces: list[list[Slice]] = [
         [piece for run in rows_at(manifest, of, owners) for piece in run] for manifest in distribution.manifests
@@ -232,8 +233,7 @@ def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> l
     files, cuts = rehash(
         no_rows.sparkSession,
         context.plan,
-        port,
-        pieces,
+        Rewriting(port, pieces, filling.selected.get(port, ()), port in filling.same_key),
         distribution.routings[owners[port]].port(p),
         processors=distribution.processors,
         state=context.run.checkpoint.state,
@@ -243,7 +243,7 @@ def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> l
     return files
 
 
-def _left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
+def left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
     """The joins of a plan that are gone when the query goes on with its shadow's."""
     called = with_inherited_groupings(plan, proposal.alone.document)
     return [n for n, identity in enumerate(plan["operators"]) if identity not in called["operators"]]
