@@ -8,6 +8,7 @@ targets           what a query is called among others, and the sink that its wri
 start             checks what was asked for, takes the checkpoint, begins
 run               queries that are being answered: progress, events, changes while they run
 changes           what a change of a running run has to keep to
+changing          another query in the place of one, with its state
 migrating         joins in another order while a run goes on, and the handle of that
 progress          the progress of steps, and how it meets Spark's in `lastProgress`
 picture           the plan, drawn

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from anabranch.api.changing import settle
+from anabranch.api.changing import Plan
 from anabranch.api.session_settings import settings_of_a_run
 from anabranch.api.targets import check_target, target_of
 from anabranch.errors import ConfigError
 from anabranch.observe.events import EventKind
 from anabranch.plan.join_order import shape_of
 from anabranch.plan.shape_text import shape_text
-from anabranch.runtime.driver.change import ChangeProposal
+from anabranch.runtime.driver.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Proposal, Question, open_run
 from anabranch.runtime.driver.read_once import check_replay, read_once
 from anabranch.runtime.sinks.answers import Target
@@ -136,19 +136,18 @@ class MigratingRun:
         run._take_over(run._opened, {**run._writers, name: self._writer(name, query)})
 
     @contextmanager
-    def reading_anew(self, proposal: ChangeProposal) -> Iterator[None]:
+    def reading_anew(self, plan: Plan) -> Iterator[Plan]:
         """Inside, Spark's query is stopped and the plan of a change in force; then it is started anew."""
-        run, migration = self._run, proposal.migration
-        assert migration is not None, "it can be done"
-        plan = migration.beside.plan
+        run = self._run
         check_may_restart(run._engine, run._checkpoint, run._plan, "changed")
-        for warning in check_replay(run._checkpoint, plan, run._engine._sources.registered):
-            self.events.add(EventKind.WARNING, warning)
         with stopped(run):
-            settle(run._opened, migration, run._no_rows())
+            migration = plan(run._runner.context)
+            for warning in check_replay(run._checkpoint, migration.beside.plan, run._engine._sources.registered):
+                self.events.add(EventKind.WARNING, warning)
+            deliver_owed(run._opened, migration, run._no_rows())
             run._opened = open_run(run._parts, migration.beside)
             run._session = session_like(run._engine.spark)
-            yield
+            yield lambda _: migration
             run._start_spark()
 
     def _writer(self, name: str, query: Query) -> Writer:

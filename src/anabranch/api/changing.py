@@ -8,7 +8,7 @@ started once (`reading_anew`).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,22 +19,17 @@ from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.query_change import ChangePreview
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.change import ChangeProposal, propose_change
-from anabranch.runtime.driver.migration import (
-    MOVING_STATE,
-    MigrationProposal,
-    begin_migration,
-    cancel_migration,
-    end_migration,
-    left_behind,
-)
-from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
+from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.migration import MigrationProposal, replace_query
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, propose, switch
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
 
 REFUSE = "refuse"
 ALLOW = "allow"
-REPEATED = "the next batch is one that was begun before a restart; change the query after it"
+# Plans a change, by what is dead between two batches.
+Plan = Callable[[StepContext], MigrationProposal]
 
 
 class ChangingHost(Protocol):
@@ -58,8 +53,8 @@ class ChangingHost(Protocol):
     def check_sink(self, name: str, query: Query) -> None:
         """Refuse a query whose answer cannot go where that of the one of this name goes."""
 
-    def reading_anew(self, proposal: ChangeProposal) -> AbstractContextManager[None]:
-        """Inside, the plan of a change is in force, and no batch comes; afterwards the streams that it needs are
+    def reading_anew(self, plan: Plan) -> AbstractContextManager[Plan]:
+        """Inside, no batch comes, and the plan of a change with both queries is in force; afterwards what it needs is
         read."""
 
     def take_over(self, name: str, query: Query) -> None:
@@ -75,26 +70,30 @@ class Changer:
 
     def preview(self, name: str, query: Query) -> ChangePreview:
         """What a change would do; nothing is changed."""
-        return self._proposal(name, query).preview
+        return self._proposal(name, query, self._host.opened.runner.context).preview
 
     def change(self, name: str, query: Query, missing: str = REFUSE) -> ChangePreview:
         """Replace a query. Refused if that cannot be done, or if rows are lacking and `missing` does not allow it."""
         if missing not in (REFUSE, ALLOW):
             raise ConfigError(f"there is no missing={missing!r}; {did_you_mean(str(missing), (REFUSE, ALLOW))}")
         host, started = self._host, time.perf_counter()
-        proposal = self._proposal(name, query)
-        preview, migration = proposal.preview, proposal.migration
-        if migration is None or preview.refused:
-            raise ConfigError(f"the query {name!r} cannot be changed: {'; '.join(preview.refused)}")
-        if preview.lacks_rows and missing == REFUSE:
-            lacking = [f"of {state.holds}, {state.note}" for state in preview.states if state.dropped]
-            raise ConfigError(
-                f"the new query {name!r} would lack rows: {'; '.join(lacking)}. Say missing='allow' to go on with what "
-                "is there, or add() it beside the old one"
-            )
-        with host.reading_anew(proposal) if preview.reads_anew else nullcontext():
-            self._replace(migration)
-            host.take_over(name, query)
+        runner = host.opened.runner
+        planned_after = runner.last_number
+        preview, migration = self._planned(name, query, missing, runner.context)
+
+        def plan(context: StepContext) -> MigrationProposal:
+            nonlocal preview, migration
+            if runner.last_number != planned_after:
+                preview, migration = self._planned(name, query, missing, context)
+            return migration
+
+        try:
+            with host.reading_anew(plan) if preview.reads_anew else nullcontext(plan) as planned:
+                host.opened = replace_query(host.opened, planned, host.no_rows())
+                host.take_over(name, query)
+        except BaseException:
+            self._go_on_as_before()
+            raise
         rows = {state.holds: [str(state.fate), state.rows] for state in preview.states}
         told = ", ".join(f"{holds} {fate} ({count:,} rows)" for holds, (fate, count) in rows.items())
         host.events.add(
@@ -109,32 +108,34 @@ class Changer:
         )
         return preview
 
-    def _replace(self, migration: MigrationProposal) -> None:
-        """Fill the shadow's state, and go on with its operators."""
-        host = self._host
-        host.opened, progress = begin_migration(host.opened, migration, MOVING_STATE, host.no_rows())
-        try:
-            opened = end_migration(host.opened, progress, host.no_rows())
-            if opened is None:
-                raise ConfigError(REPEATED)
-        except BaseException:
-            if host.opened.runner.failure is None:
-                with suppress(AnabranchError):
-                    host.opened = cancel_migration(host.opened, progress, host.questions(), host.prepare())
-            raise
-        host.opened = opened
+    def _planned(
+        self, name: str, query: Query, missing: str, context: StepContext
+    ) -> tuple[ChangePreview, MigrationProposal]:
+        """What a change does and how; refused if it cannot be done, or not without what is missing."""
+        proposal = self._proposal(name, query, context)
+        preview = proposal.preview
+        if proposal.migration is None:
+            raise ConfigError(f"the query {name!r} cannot be changed: {'; '.join(preview.refused)}")
+        if preview.lacks_rows and missing == REFUSE:
+            lacking = [f"of {state.holds}, {state.note}" for state in preview.states if state.dropped]
+            raise ConfigError(
+                f"the new query {name!r} would lack rows: {'; '.join(lacking)}. Say missing='allow' to go on with what "
+                "is there, or add() it beside the old one"
+            )
+        return preview, proposal.migration
 
-    def _proposal(self, name: str, query: Query) -> ChangeProposal:
+    def _go_on_as_before(self) -> None:
+        """Leave nothing of a change that has failed, if the run goes on."""
+        opened = self._host.opened
+        if opened.runner.failure is None and opened.runner.context.plan is not opened.plan:
+            with suppress(AnabranchError):
+                checkpoint = opened.runner.context.run.checkpoint
+                proposal = propose(checkpoint, self._host.questions(), self._host.prepare())
+                self._host.opened = switch(opened, proposal) or opened
+
+    def _proposal(self, name: str, query: Query, context: StepContext) -> ChangeProposal:
         host, questions = self._host, self._host.questions()
         if name not in questions:
             raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(str(name), list(questions))}")
         host.check_sink(name, query)
-        context = host.opened.runner.context
         return propose_change(context, questions, host.prepare, name, host.question_of(name, query))
-
-
-def settle(opened: OpenedRun, migration: MigrationProposal, no_rows: DataFrame) -> None:
-    """Let the joins that a change leaves behind deliver what they owe, before Spark's query is started anew."""
-    checkpoint = opened.runner.context.run.checkpoint
-    if not opened.runner.settle(no_rows, left_behind(checkpoint.plan(checkpoint.plan_number), migration)):
-        raise ConfigError(REPEATED)

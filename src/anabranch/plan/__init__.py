@@ -13,6 +13,8 @@ join_orders       the best orders of joins
 migration_cost    the equations of paper 3 for changes of order
 migration_choice  what a change of order will cost by each strategy, and which one to take
 network           several queries as one network of operators with ports
+query_change      what becomes of the state when a query is replaced, as a table
+leaf_state        which rows of a stream a port has, and what another one lacks there
 port_state        which rows a port stores, whatever the tree of operators
 identity          which operators of different queries are the same
 assembly          queries put together into one network

@@ -105,9 +105,7 @@ class ChangePreview:
             lines.append("Spark's query is stopped and started once: it has to read more than it does now.")
         lines += [f"It cannot be done: {reason}." for reason in self.refused]
         if self.lacks_rows and self.is_possible:
-            lines.append(
-                "Rows are lacking that were left out by a condition; missing='allow' goes on with what is there."
-            )
+            lines.append("Rows are lacking that a condition has left out; missing='allow' goes on with what is there.")
         return "\n".join(lines)
 
 

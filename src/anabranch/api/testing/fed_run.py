@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
-from anabranch.api.changing import settle
+from anabranch.api.changing import Plan
 from anabranch.api.engine import Engine
 from anabranch.api.migrating import Migrator
 from anabranch.api.query import Query
@@ -29,8 +29,8 @@ from anabranch.errors import CheckpointError, ConfigError, did_you_mean
 from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.change import ChangeProposal
 from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
@@ -101,12 +101,12 @@ class FedRun:
         self._asked = {**self._asked, name: Asked(query, self._asked[name].target)}
 
     @contextmanager
-    def reading_anew(self, proposal: ChangeProposal) -> Iterator[None]:
+    def reading_anew(self, plan: Plan) -> Iterator[Plan]:
         """Inside, the rows of a plan are packed that the one before did not read."""
-        assert proposal.migration is not None, "it can be done"
-        settle(self.opened, proposal.migration, self.no_rows())
-        self._opened = open_run(self._parts, proposal.migration.beside)
-        yield
+        migration = plan(self.runner.context)
+        deliver_owed(self.opened, migration, self.no_rows())
+        self._opened = open_run(self._parts, migration.beside)
+        yield lambda _: migration
 
     @property
     def is_open(self) -> bool:

@@ -14,6 +14,7 @@ commit           the end of a step: policies decide, the step counts, events tel
 step_result      what a step is told, and what it tells
 counters         what a run has done since it was started
 migration        a query's joins in another order while it runs
+change           another query in the place of one that runs
 manual_changes   what a user asks of a running query: relocate, rescale, memory
 read_once        streams that cannot be read twice
 failure          why a step has failed, in words that help

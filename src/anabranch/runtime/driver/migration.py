@@ -17,7 +17,7 @@ rows. A crash before the step that makes the change leaves the old plan in force
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -138,47 +138,75 @@ def begin_migration(
     """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
     if strategy == PARALLEL_TRACK:
         _check_ends(proposal)
-    with opened.runner.between_batches() as before:
-        run = before.run
-        if before.in_force.last is None:
-            raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
-        if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
-            # What is owed below such a state would come to the old one only.
-            now = run.checkpoint.plan(run.checkpoint.plan_number)
-            if not opened.runner.settle(no_rows, left_behind(now, proposal)):
-                raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
-        with put_in_force(opened.runner, proposal.beside.document):
-            context, targets = resumed(run, proposal.beside)
-            progress = ShadowProgress(proposal, strategy, {}, None)
-            if strategy == PARALLEL_TRACK:
-                progress.newest = _newest(context)
-                context.in_force.list_anew(context.in_force.distribution)
-            else:
-                rows = usual_pace(before.counters.usual_rows) if pace is None else pace
-                context = _fill(context, progress, no_rows, rows)
-        failpoint("migration.begun")
-        opened.runner.use(context)
-        if strategy == MOVING_STATE and not progress.is_ready(context):
-            opened.runner.replay(no_rows, _others_wait(context))
-            failpoint("migration.replayed")
-    return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
+    with opened.runner.between_batches():
+        return _begin(opened, proposal, strategy, no_rows, pace)
 
 
 def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
     """Go on with the shadow's operators; None, with nothing changed, if that is not possible yet."""
-    proposal = progress.proposal
+    with opened.runner.between_batches():
+        return _end(opened, progress, no_rows)
+
+
+def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProposal], no_rows: DataFrame) -> OpenedRun:
+    """Begin and end a migration by moving state between the same two batches; it is planned there, too, by what is
+    dead then."""
     with opened.runner.between_batches() as context:
-        if not progress.is_ready(context):
-            return None
-        owing = left_behind(proposal.beside.document, proposal)
-        if not opened.runner.settle(no_rows, owing) or not progress.is_ready(context):
-            return None
-        failpoint("migration.settled")
-        with put_in_force(opened.runner, proposal.alone.document):
-            failpoint("migration.adopted")
-            after, targets = resumed(context.run, proposal.alone)
-            after.in_force.list_anew(after.in_force.distribution)
-        opened.runner.use(after)
+        proposal = plan(context)
+        deliver_owed(opened, proposal, no_rows)
+        opened, progress = _begin(opened, proposal, MOVING_STATE, no_rows, None)
+        ended = _end(opened, progress, no_rows)
+        assert ended is not None, "nothing is owed, and no batch has come since"
+    return ended
+
+
+def deliver_owed(opened: OpenedRun, proposal: MigrationProposal, no_rows: DataFrame) -> None:
+    """Deliver what those joins owe that will be gone, and let their rows go on; to be called between two batches."""
+    checkpoint = opened.runner.context.run.checkpoint
+    if not opened.runner.settle(no_rows, _left_behind(checkpoint.plan(checkpoint.plan_number), proposal)):
+        raise ConfigError("the next batch is one that was begun before a restart; try again after it")
+
+
+def _begin(
+    opened: OpenedRun, proposal: MigrationProposal, strategy: str, no_rows: DataFrame, pace: int | None
+) -> tuple[OpenedRun, ShadowProgress]:
+    before = opened.runner.context
+    run = before.run
+    if before.in_force.last is None:
+        raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
+    if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
+        # What is owed below such a state would come to the old one only.
+        deliver_owed(opened, proposal, no_rows)
+    with put_in_force(opened.runner, proposal.beside.document):
+        context, targets = resumed(run, proposal.beside)
+        progress = ShadowProgress(proposal, strategy, {}, None)
+        if strategy == PARALLEL_TRACK:
+            progress.newest = _newest(context)
+            context.in_force.list_anew(context.in_force.distribution)
+        else:
+            rows = usual_pace(before.counters.usual_rows) if pace is None else pace
+            context = _fill(context, progress, no_rows, rows)
+    failpoint("migration.begun")
+    opened.runner.use(context)
+    if strategy == MOVING_STATE and not progress.is_ready(context):
+        opened.runner.replay(no_rows, _others_wait(context))
+        failpoint("migration.replayed")
+    return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
+
+
+def _end(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
+    proposal, context = progress.proposal, opened.runner.context
+    if not progress.is_ready(context):
+        return None
+    owing = _left_behind(proposal.beside.document, proposal)
+    if not opened.runner.settle(no_rows, owing) or not progress.is_ready(context):
+        return None
+    failpoint("migration.settled")
+    with put_in_force(opened.runner, proposal.alone.document):
+        failpoint("migration.adopted")
+        after, targets = resumed(context.run, proposal.alone)
+        after.in_force.list_anew(after.in_force.distribution)
+    opened.runner.use(after)
     failpoint("migration.ended")
     return OpenedRun(opened.runner, proposal.alone.plan, targets)
 
@@ -243,7 +271,7 @@ def _rehashed(context: StepContext, filling: Filling, port: int, no_rows: DataFr
     return files
 
 
-def left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
+def _left_behind(plan: Json, proposal: MigrationProposal) -> list[int]:
     """The joins of a plan that are gone when the query goes on with its shadow's."""
     called = with_inherited_groupings(plan, proposal.alone.document)
     return [n for n, identity in enumerate(plan["operators"]) if identity not in called["operators"]]
