@@ -26,16 +26,20 @@ Fits = Mapping[int, Fit | None]
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """How the state of a changed query is filled, what becomes of it port by port, and what is refused."""
+    """How the state of a changed query is filled, what becomes of it port by port, and what is refused.
+
+    `late_rows` are there if rows of the state came so late that the new query would not have taken them.
+    """
 
     filling: Filling
     states: tuple[StateChange, ...]
     refused: tuple[str, ...]
+    late_rows: bool = False
 
     @property
-    def is_complete(self) -> bool:
-        """Whether no row is lacking."""
-        return all(state.is_complete for state in self.states)
+    def is_as_if_new(self) -> bool:
+        """Whether the state has the rows that the new query would have if it had been answered all the time."""
+        return not self.late_rows and all(state.is_complete for state in self.states)
 
 
 def planned_change(
@@ -67,7 +71,8 @@ def planned_change(
     selected = {port: fit.conditions for port, fit in fits.items() if fit is not None and fit.conditions}
     same_key = frozenset(port for port in rehashed if (fit := fits[port]) is not None and not fit.rehashed)
     filling = Filling(listed, rehashed, fed, frozenset(computed), selected, same_key)
-    return PlannedChange(filling, (*states, *joined), tuple(refused))
+    late_rows = any(leaf.late and fit is not None and not fit.of.late for leaf in leaves for fit in [fits[leaf.port]])
+    return PlannedChange(filling, (*states, *joined), tuple(refused), late_rows)
 
 
 def _problems(leaf: LeafState, fit: Fit, fallible: frozenset[str]) -> list[str]:

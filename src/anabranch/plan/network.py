@@ -29,8 +29,8 @@ class Request:
     Only queries of one `track` share joins. A query that migrates to another plan gets a track of its own: its new
     operators are there beside its old ones for a while. As long as it is a `shadow` nobody asks for its answers.
 
-    A query that was changed while it ran may lack rows from before: `lacking` is the track that it was changed with
-    then, and 0 if its state has all rows since it began.
+    A query that was changed while it ran may lack rows from before, or have others: `lacking` is the track that it was
+    changed with then, and 0 if its state has the rows that came since it began.
     """
 
     name: str

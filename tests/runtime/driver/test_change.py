@@ -37,7 +37,7 @@ def rows(chance: random.Random, many: int = 12) -> Batch:
 
 
 def together(fed: Sequence[Batch], schema: pa.Schema = SCHEMA) -> Batch:
-    names = fed[0] if fed else KINDS
+    names = fed[0] if fed else "ABCD"
     return {name: pa.concat_tables([schema.empty_table(), *(batch[name] for batch in fed)]) for name in names}
 
 
@@ -69,19 +69,22 @@ def test_exactly_the_new_answers_come_that_have_a_row_from_after_the_change(
     ]
     chance = random.Random(1)
     phases: list[list[Batch]] = []
+    joined: list[list[str]] = []
     with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="(A B) C", processors=3) as steps:
         for text in texts:
             if text is not CHAIN:
                 joins = "A (B C)" if "x, A.v" in text else "(A B) C"
                 asked = steps.public.engine.sql(text, joins=joins)
-                assert steps.public.preview("query", asked).is_complete
-                steps.public.change("query", asked)
+                preview = steps.public.change("query", asked)
+                assert preview.is_complete, str(preview)
+                joined.append([str(state.fate) for state in preview.states if " " in state.holds])
                 steps.check_owners()
             phases.append([rows(chance), rows(chance)])
             for batch in phases[-1]:
                 steps.feed(batch)
         answer, order = steps.answer, steps.order()
     assert order == "A (B C)"
+    assert joined == [["kept"], ["computed"], ["computed"], ["computed"]]
     assert_same_rows(answer, expected(texts, phases))
 
 
@@ -242,6 +245,42 @@ def test_a_tighter_window_is_exact_and_a_wider_one_from_the_time_on_that_is_told
     assert len(difference(last, promised)[0]) == 0, "all with rows from the time on that is told"
     assert len(difference(last, everything)[1]) == 0, "nothing that the new query does not mean"
     assert len(promised) > len(difference(within(40, 30, before), within(40, 30, [*before, *phases[2]]))[0])
+
+
+def three(a: int, b: int, c: int) -> str:
+    spans = {"A": a, "B": b, "C": c}
+    streams = ", ".join(f"{name} [RANGE {span} MILLISECONDS]" for name, span in spans.items())
+    return f"SELECT A.v AS x, B.v AS y, C.v AS z FROM {streams} WHERE A.k = B.k AND B.v % 4 = C.k"
+
+
+def three_within(spans: tuple[int, int, int], fed: Sequence[Batch]) -> pa.Table:
+    newest = "greatest(A.t, B.t, C.t)"
+    times = " AND ".join(f"{name}.t >= {newest} - {span}" for name, span in zip("ABC", spans, strict=True))
+    text = f"SELECT A.v AS x, B.v AS y, C.v AS z FROM A, B, C WHERE A.k = B.k AND B.v % 4 = C.k AND {times}"
+    return query(text, together(fed, TIMED_SCHEMA))
+
+
+def test_joined_rows_are_computed_for_tighter_windows_in_another_order_of_joins(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance, now, before, expected = random.Random(8), 0, [], []
+    windows = [(40, 40, 30), (40, 30, 10), (25, 30, 10)]
+    with Steps(spark, tmp_path / "c", three(*windows[0]), TIMED, joins="(A B) C", processors=2) as steps:
+        for spans in windows:
+            if before:
+                order = "A (B C)" if spans[0] == 25 else "(A B) C"
+                preview = steps.public.change("query", steps.public.engine.sql(three(*spans), joins=order))
+                assert preview.is_complete, str(preview)
+                assert "computed" in {str(state.fate) for state in preview.states}
+            fed = []
+            for _ in range(6):
+                now += 6
+                fed.append(timed_rows(chance, now))
+                steps.feed(fed[-1])
+            expected.append(difference(three_within(spans, before), three_within(spans, [*before, *fed]))[0])
+            before += fed
+        answer = steps.answer
+    assert_same_rows(answer, pa.concat_tables(expected))
 
 
 PLACES = ["begun", "replayed", "settled", "adopted", "ended"]

@@ -206,6 +206,7 @@ class Steps:
         """Replace a query by another one that goes on with its state, as `Run.change` does."""
         self._begin()
         self._run.check_nothing_under_way()
+        self._run.migrator.check_idle("no query can be changed")
         asked = self._asked_as(query)
         preview = Changer(self._run).change(name, asked, missing)
         self._queries = {**self._queries, name: Asked(asked, self._queries[name].target)}

@@ -5,8 +5,8 @@ there, and takes its place between two batches. Up to the change every answer is
 answer is the new one's, and has a row that came later. Here it is found out what that means for the state, and what
 cannot be done.
 
-A query that lacks rows after the change must not be taken for one that has them: its state gets an identity of its own
-(`Request.lacking`). So nothing else ever goes on with it.
+A query that lacks rows after the change, or has some that it would not have taken, must not be taken for one that was
+answered all the time: its state gets an identity of its own (`Request.lacking`). So nothing else goes on with it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def propose_change(
     track = checkpoint.next_plan
     beside, planned = _beside(context, questions, prepare, current, Shadow(name, changed.query, track))
     lacking = current.lacking
-    if not planned.is_complete:
+    if not planned.is_as_if_new:
         lacking = track
         shadow = Shadow(name, changed.query, track, lacking)
         beside, planned = _beside(context, questions, prepare, current, shadow)
