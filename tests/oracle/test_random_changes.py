@@ -35,8 +35,8 @@ class Asked:
     conditions: dict[str, list[str]]
 
 
-def asked(chance: random.Random) -> Asked:
-    """A query drawn at random."""
+def asked(chance: random.Random, thrift: float = 0.2) -> Asked:
+    """A query drawn at random; what it does not select is not always kept, and cannot be selected later."""
     names = chance.sample("ABCD", chance.choice([2, 3, 3, 4]))
     conditions: dict[str, list[str]] = {name: [] for name in names}
     parts = []
@@ -52,7 +52,8 @@ def asked(chance: random.Random) -> Asked:
             parts.append(f"{name}.{conditions[name][-1]}")
     if chance.random() < 0.4:
         parts.append(f"{names[0]}.v <= {names[-1]}.v")
-    columns = [f"{name}.v AS c{n}" for n, name in enumerate((names * 2)[:4])]
+    kept = "{0}.v" if chance.random() < thrift else "{0}.v + {0}.k + {0}.j"
+    columns = [f"{kept.format(name)} AS c{n}" for n, name in enumerate((names * 2)[:4])]
     text = f"SELECT {', '.join(columns)} FROM {', '.join(sorted(names))} WHERE {' AND '.join(parts)}"
     return Asked(text, conditions)
 
@@ -71,12 +72,12 @@ def test_whatever_a_query_becomes_its_answers_are_those_of_the_rows_that_it_has(
     spark: SparkSession, tmp_path: Path, seed: int
 ) -> None:
     chance, answers, expected = random.Random(seed), [], []
-    now = asked(chance)
+    now = asked(chance, thrift=0)
     there = {name: SCHEMA.empty_table() for name in now.conditions}
     fates, told = set(), []
     with Steps(spark, tmp_path / "c", now.text, KINDS, processors=2, answers=answers) as steps:
         for turn in range(6):
-            wanted = [asked(chance) for _ in range(4)] if turn else []
+            wanted = [asked(chance) for _ in range(5)] if turn else []
             for other in wanted:
                 preview = steps.public.preview("query", other.text)
                 if preview.is_possible:

@@ -84,7 +84,7 @@ def test_exactly_the_new_answers_come_that_have_a_row_from_after_the_change(
                 steps.feed(batch)
         answer, order = steps.answer, steps.order()
     assert order == "A (B C)"
-    assert joined == [["kept"], ["computed"], ["computed"], ["computed"]]
+    assert joined == [["kept"], ["kept"], ["computed"], ["computed"]]
     assert_same_rows(answer, expected(texts, phases))
 
 
