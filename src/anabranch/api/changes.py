@@ -39,7 +39,7 @@ def check_fits(engine: Engine, checkpoint: Checkpoint, trigger: dict[str, object
     """Refuse a query that cannot be answered beside those of a run."""
     settings_of_a_run(engine, [writer])
     if writer._query._engine is not engine:
-        raise ConfigError("add() takes a writer of a query of this run's own engine")
+        raise ConfigError("add() and change() take a query of this run's own engine")
     if writer._trigger not in (None, trigger):
         raise ConfigError("all queries of a run have one trigger; leave the trigger of the one you add out")
     if local_path(writer._checkpoint) not in (checkpoint.path, local_path(engine.checkpoint)):
@@ -152,6 +152,8 @@ class MigratingRun:
 
     def _writer(self, name: str, query: Query) -> Writer:
         """The writer of a query as that of another one that takes its place."""
+        if isinstance(query, str):
+            raise ConfigError("give the query as this run's engine has made it: change(name, engine.sql(text))")
         writer = copy(self._run._writers[name])
         writer._query = query
         return writer

@@ -173,6 +173,27 @@ def test_a_condition_less_has_to_be_allowed_and_goes_on_with_the_rows_that_are_t
     assert_same_rows(answer, pa.concat_tables(parts))
 
 
+def test_a_query_goes_on_with_the_state_of_another_but_not_if_that_lacks_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    chance = random.Random(9)
+    some, few = PAIR + " AND A.v > 1", PAIR + " AND A.v > 1 AND B.v > 1"
+    with Steps(spark, tmp_path / "c", some, KINDS, name="some", others={"few": few}) as steps:
+        before, after = [rows(chance), rows(chance)], [rows(chance), rows(chance)]
+        for batch in before:
+            steps.feed(batch)
+        assert steps.public.change("few", some).is_complete, "it goes on with the rows of the other one"
+        steps.public.change("some", PAIR, missing="allow")
+        for batch in after:
+            steps.feed(batch)
+        assert steps.public.preview("few", PAIR).lacks_rows, "the other one has not got all rows either"
+        answer, other = steps.answer, pa.concat_tables(steps.other_answers["few"])
+    there = {**together(before), "A": query("SELECT * FROM A WHERE v > 1", together(before))}
+    parts = [query(some, together(before)), with_a_new_row(PAIR, [there], after)]
+    assert_same_rows(answer, pa.concat_tables(parts))
+    assert_same_rows(other, expected((few, some), (before, after)))
+
+
 def kept(fed: Sequence[Batch], name: str, condition: str) -> int:
     """How many rows of a stream have a key and meet a condition."""
     return len(query(f"SELECT * FROM {name} WHERE k IS NOT NULL AND {condition}", together(fed)))
