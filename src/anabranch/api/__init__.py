@@ -9,6 +9,7 @@ start              checks what was asked for, takes the checkpoint, begins
 run                queries that are being answered: progress, events, changes while they run
 background         what goes on beside a run, in threads of its own
 changes            what a change of a running run has to keep to
+changing           another query in the place of one, with its state
 migrating          joins in another order while a run goes on, and the handle of that
 policy_migrations  migrations that policies decide on
 plans              the orders in which joins could run, with what they cost

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, kept_orders, question_of
+from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, kept_orders, question_of, stopped
+from anabranch.api.changing import Changer
 from anabranch.api.migrating import REFUSE, Migration, Migrator
 from anabranch.api.picture import draw, state_lines
 from anabranch.api.plans import explained_plans, plans_of
@@ -33,6 +34,7 @@ from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import BatchProgress, Progress
 from anabranch.plan.explain import Picture
 from anabranch.plan.plan_cost import PlanCost
+from anabranch.plan.query_change import ChangePreview
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
@@ -47,9 +49,9 @@ from anabranch.runtime.spark.query_settings import session_like
 
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
+    from anabranch.api.query import Query
     from anabranch.api.writer import Writer
 
-KEPT_PROGRESS = 100
 KEPT_STEPS = 1_000
 CLEAN_UP_PAUSE = 0.05  # seconds, in which a batch can begin
 GRACE = 10.0  # seconds that a batch under way has to come to its end when the run is stopped
@@ -79,6 +81,7 @@ class Run:
         self._is_changing = False
         self._migrator = Migrator(MigratingRun(self))
         self._by_policy = PolicyMigrations(self._migrator)
+        self._changer = Changer(MigratingRun(self))
 
     def __repr__(self) -> str:
         """One line: what is answered, how far it is, and where its state is."""
@@ -294,6 +297,21 @@ class Run:
         with self._between_batches("compared", "orders of joins cannot be"):
             return plans_of(self._migrator, query)
 
+    def change(self, name: str, query: Query, *, missing: str = REFUSE) -> ChangePreview:
+        """Replace a query by another one, which goes on with its state from the next batch on (docs/migration.md).
+
+        `missing` says whether to "refuse" a query for which rows are lacking that were left out, or to "allow" it.
+        """
+        with self._between_batches("changed", "no query can be"):
+            self._check_active("changed")
+            self._ends = self._ends or self._ends_by_itself
+            return self._changer.change(name, query, missing)
+
+    def preview(self, name: str, query: Query) -> ChangePreview:
+        """What `change` would keep, compute and lack, and what cannot be done; it can be printed."""
+        with self._between_batches("changed", "no query can be"):
+            return self._changer.preview(name, query)
+
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
@@ -369,12 +387,16 @@ class Run:
             self._events.add(EventKind.RESUME, told)
         self._take_over(open_run(self._parts, proposal), writers)
         self._session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
-        runner = self._runner
         if checkpoint.announced(checkpoint.last_step()) is not None:
-            runner.go_on(self._no_rows())
+            self._runner.go_on(self._no_rows())
+        self._start_spark()
+
+    def _start_spark(self) -> None:
+        """Let batches come, under the plan that is in force."""
+        runner = self._runner
         self._ends = runner.answers_at_the_end and self._ends_by_itself
         self._spark_query = start_spark_query(
-            engine.spark, self._plan, runner, self._trigger, checkpoint.spark, self._given_name
+            self._engine.spark, self._plan, runner, self._trigger, self._checkpoint.spark, self._given_name
         )
 
     def _take_over(self, opened: OpenedRun, writers: dict[str, Writer]) -> None:
@@ -414,7 +436,8 @@ class Run:
             proposal = propose(self._checkpoint, self._questions(writers), prepare, removed)
             if proposal.plan.packed is not self._plan.packed:
                 check_may_restart(self._engine, self._checkpoint, self._plan, what)
-                self._restart(writers)
+                with stopped(self):
+                    self._launch(writers, removed)
                 return
             try:
                 opened = switch(self._opened, proposal)
@@ -424,30 +447,6 @@ class Run:
                 raise
         self._take_over(opened, writers)
         self._ends = self._ends_by_itself and (self._ends or self._runner.answers_at_the_end)
-
-    def _restart(self, writers: dict[str, Writer]) -> None:
-        """Let the step under way come to its end, and start Spark's query anew."""
-        before, number = self._writers, self._checkpoint.plan_number
-        self._runner.gate.close()
-        if self._runner.failure is not None:
-            raise self._runner.failure
-        self._is_changing = True
-        try:
-            self._spark_query.stop()
-            self._runner.started()
-            self._past = self._of_spark()[-KEPT_PROGRESS:]
-            try:
-                self._launch(writers, before.keys() - writers.keys())
-            except BaseException:
-                self._ends = False
-                self._checkpoint.retreat(number)
-                try:
-                    self._launch(before)
-                except BaseException as error:
-                    self._runner.failure = error
-                raise
-        finally:
-            self._is_changing = False
 
     def _check_may_change(self, what: str, subject: str) -> None:
         if self._runner.gate.is_mine:

@@ -6,7 +6,8 @@ removed, what is still there keeps its state; it is found by identity. Nothing i
 
 A query that migrates to another order of its joins has other operators. Its inputs bring the same rows as before, so
 they go on with the same watermarks and counts; its grouping goes on with its state. What lies at its joins is filled in
-by the migration (`manager/filling`).
+by the migration (`manager/filling`). A query that is changed may select other rows of a stream; there the plan says
+which source goes on with the watermark of which (`with_sources_of`).
 """
 
 from __future__ import annotations
@@ -104,6 +105,22 @@ def with_inherited_groupings(known: Json, plan: Json) -> Json:
         "ports": list(map(port, plan["ports"])),
         "operators": [names.get(identity, identity) for identity in plan["operators"]],
         "groupings": [names.get(identity, identity) for identity in plan["groupings"]],
+    }
+
+
+def newest_under(last: Step, known: Json, plan: Json) -> list[int | None]:
+    """The greatest event time seen per source of a plan, by a step that was made under a known one."""
+    return _listed(last.newest, *_source_names(known, plan), None)
+
+
+def with_sources_of(plan: Json, sources: Mapping[int, int]) -> Json:
+    """A plan in which some sources, by number, go on with the times and counts of others."""
+    listed = plan["sources"]
+    return {
+        **plan,
+        "sources": [
+            {**entry, "rows": listed[sources[n]]["rows"]} if n in sources else entry for n, entry in enumerate(listed)
+        ],
     }
 
 

@@ -89,14 +89,19 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
 
 
 def requests_after(
-    checkpoint: Checkpoint, asked: Sequence[Request], described: Mapping[str, Json], removed: Collection[str] = ()
+    checkpoint: Checkpoint,
+    asked: Sequence[Request],
+    described: Mapping[str, Json],
+    removed: Collection[str] = (),
+    changed: str | None = None,
 ) -> list[Request]:
     """Give each query the plan number it began under, and its order of joins; known queries keep theirs.
 
-    A query that is asked for on a track of its own has the order that it is asked for with.
+    A query that is asked for on a track of its own has the order that it is asked for with. One that is `changed` takes
+    the place of the one that has its name.
 
-    Refused if a query has changed, or if one is missing that is not `removed`: its state would be lost. A query counts
-    if the last step was made with it, and it has not been removed since.
+    Refused if any other query has changed, or if one is missing that is not `removed`: its state would be lost. A query
+    counts if the last step was made with it, and it has not been removed since.
     """
     last = checkpoint.last_step()
     if last is None:
@@ -109,11 +114,13 @@ def requests_after(
     found = [
         f"{what} was {short(was)} and is now {short(now)}"
         for request in asked
-        if names[request.name] in before
+        if names[request.name] in before and request.name != changed
         for what, was, now in differences(
             {"query": before[names[request.name]]["query"]}, {"query": described[request.name]}
         )
     ]
+    for request in asked:
+        _check_not_replaced(request.name, described[request.name], before.get(names[request.name]), changed)
     if found:
         raise ResumeMismatchError(
             f"checkpoint {where} cannot be resumed: {'; '.join(found)}. Run the query it was made with, or give the "
@@ -133,10 +140,36 @@ def requests_after(
             _as_arranged(request, before.get(name)),
             name=name,
             since=before[name]["since"] if name in before else added.get(name, version),
+            lacking=request.lacking if request.name == changed else before.get(name, {}).get("lacking", 0),
         )
         for request in asked
         for name in [names[request.name]]
     ]
+
+
+def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str = "") -> dict[str, Json]:
+    """Of each query that was changed while it ran: the text that it has now, and what it was `before`, as described.
+
+    One may be `changed` now, to a text.
+    """
+    last = checkpoint.last_step()
+    answered = {} if last is None else answered_queries(checkpoint, last)
+    former = {name: entry["changed"] for name, entry in answered.items() if "changed" in entry}
+    if changed is not None:
+        before = former.get(changed, {"before": []})["before"]
+        former[changed] = {"text": text, "before": [*before, answered[changed]["query"]]}
+    return former
+
+
+def _check_not_replaced(name: str, described: Json, before: Json | None, changed: str | None) -> None:
+    """Refuse a query as it was before it was changed while it ran."""
+    if before is None or name == changed or "changed" not in before or before["query"] == described:
+        return
+    if described in before["changed"]["before"]:
+        raise ResumeMismatchError(
+            f"the query {name!r} was changed while it ran (run.change), and this is what it was before. Start it as it "
+            f"is now: {before['changed']['text']}"
+        )
 
 
 def _as_arranged(request: Request, before: Json | None) -> Request:

@@ -10,6 +10,7 @@
     adaptation        calls policies in turn, and carries out their actions
     distribution      which processor has which state: manifests, routings, relocations under way
     filling           a migrating query's new operators get their state from what is there
+    changing          which state a changed query goes on with, and what of it is lacking
     feeding           rows of them that wait, let through in pieces
     relocation        the protocol of a relocation, as a state machine
     ending            which steps are made when the input has ended

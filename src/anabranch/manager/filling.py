@@ -45,13 +45,16 @@ Rehashed = Mapping[int, Sequence[Sequence[RunFile]]]
 class Filling:
     """Where the rows of a shadow's ports come from: by port, the port that is `listed` there or `rehashed` for it.
 
-    The rows of `fed` ports wait, and are let through in pieces; `computed` ports get theirs from below.
+    The rows of `fed` ports wait, and are let through in pieces; `computed` ports get theirs from below. Of what is
+    written anew, `selected` says which rows, if not all of them, and those at `same_key` ports keep the hash they have.
     """
 
     listed: Mapping[int, int] = field(default_factory=dict)
     rehashed: Mapping[int, int] = field(default_factory=dict)
     fed: frozenset[int] = frozenset()
     computed: frozenset[int] = frozenset()
+    selected: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    same_key: frozenset[int] = frozenset()
 
 
 def planned_filling(network: Network, name: str) -> Filling:
@@ -82,15 +85,22 @@ def planned_filling(network: Network, name: str) -> Filling:
             else:
                 alias = network.inputs[port.node].entry.alias
                 raise ConfigError(f"the rows of {alias.lstrip(':')} that were read so far are not kept as a whole")
+    return Filling(listed, rehashed, fed_ports(network, computed, rehashed), frozenset(computed))
+
+
+def fed_ports(network: Network, computed: Collection[int], rehashed: Collection[int]) -> frozenset[int]:
+    """A port of each lowest operator whose results have to be computed: its rows are let through."""
+    numbers = {port: number for number, port in enumerate(network.ports)}
+    below = {number: network.operator_of(network.operators[n].ports[p].node) for (n, p), number in numbers.items()}
+    computing = {network.ports[number][0] for number in computed}
     fed = set()
     for number in computed:
-        n, p = network.ports[number]
-        below = network.operator_of(network.operators[n].ports[p].node)
-        assert below is not None, "rows of an input are not computed"
-        if below not in computing:
-            own = [numbers[below, q] for q in range(len(network.operators[below].ports))]
+        lower = below[number]
+        assert lower is not None, "rows of an input are not computed"
+        if lower not in computing:
+            own = [numbers[lower, q] for q in range(len(network.operators[lower].ports))]
             fed.add(next((port for port in own if port in rehashed), own[0]))
-    return Filling(listed, rehashed, frozenset(fed), frozenset(computed))
+    return frozenset(fed)
 
 
 def rows_at(manifest: Manifest, port: int, owners: Sequence[int]) -> list[SortedRun]:

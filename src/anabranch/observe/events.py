@@ -36,6 +36,8 @@ class EventKind(StrEnum):
 
     ADD = "add"
     """A query is answered from now on."""
+    CHANGE = "change"
+    """A query was replaced by another one, which goes on with its state."""
     CLEAN_UP = "clean-up"
     """Postponed results were delivered, of one operator on one processor."""
     END = "end"

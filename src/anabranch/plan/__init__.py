@@ -15,6 +15,8 @@ migration_cost    the equations of paper 3 for changes of order
 migration_choice  what a change of order will cost by each strategy, and which one to take
 plan_cost         orders of joins beside the one in force, with what each costs
 network           several queries as one network of operators with ports
+query_change      what becomes of the state when a query is replaced, as a table
+leaf_state        which rows of a stream a port has, and what another one lacks there
 port_state        which rows a port stores, whatever the tree of operators
 leaf_ports        where in a network the rows of a query's inputs are
 identity          which operators of different queries are the same

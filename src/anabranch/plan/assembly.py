@@ -73,7 +73,7 @@ class _Builder:
 
     def _add(self, query: ContinuousQuery, request: Request, demand: Demand, track: int = 0) -> Feed:
         """The operators of a query or block, and what it selects of the last one's rows; of a shadow only its joins."""
-        canonical = CanonicalQuery(query, request.since, self._streams, demand, track)
+        canonical = CanonicalQuery(query, request.rows_since, self._streams, demand, track)
         is_shadow = request.shadow and query is request.query
         leaves = len(query.inputs)
         operator_of = {draft.identity: n for n, draft in enumerate(self._drafts)}

@@ -28,6 +28,9 @@ class Request:
 
     Only queries of one `track` share joins. A query that migrates to another plan gets a track of its own: its new
     operators are there beside its old ones for a while. As long as it is a `shadow` nobody asks for its answers.
+
+    A query that was changed while it ran may lack rows from before, or have others: `lacking` is the track that it was
+    changed with then, and 0 if its state has the rows that came since it began.
     """
 
     name: str
@@ -35,6 +38,12 @@ class Request:
     since: int = 0
     track: int = 0
     shadow: bool = False
+    lacking: int = 0
+
+    @property
+    def rows_since(self) -> int:
+        """A number for the time from which on rows are in the state; equal ones mean the same rows."""
+        return -self.lacking if self.lacking else self.since
 
 
 @dataclass(frozen=True, slots=True)

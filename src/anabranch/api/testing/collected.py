@@ -51,4 +51,6 @@ class Collected:
 def _together(batches: dict[int, pa.Table], query: Query) -> pa.Table:
     if not batches:
         return empty_frame(query._engine.spark, query.schema).toArrow()
-    return pa.concat_tables(batches[number] for number in sorted(batches))
+    tables = [batches[number] for number in sorted(batches)]
+    # A query that was changed may have answered in other columns before.
+    return pa.concat_tables(table for table in tables if table.schema == tables[-1].schema)

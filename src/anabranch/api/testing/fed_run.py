@@ -6,8 +6,8 @@ Spark notes in a log that a batch has begun before it brings it; the engine goes
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
+from anabranch.api.changing import Plan
 from anabranch.api.engine import Engine
 from anabranch.api.migrating import Migrator
 from anabranch.api.policy_migrations import PolicyMigrations
@@ -30,6 +31,7 @@ from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.context import RunParts
+from anabranch.runtime.driver.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
 from anabranch.runtime.driver.step_result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
@@ -85,9 +87,28 @@ class FedRun:
         """The queries that are answered, by name."""
         return {name: asked.question() for name, asked in self._asked.items()}
 
-    def prepare(self) -> Prepare:
-        """Analyses plans that the same packed rows can serve."""
-        return partial(self._engine._prepare_again, running=self.plan)
+    def prepare(self, running: PreparedPlan | None = None) -> Prepare:
+        """Analyses plans that the same packed rows can serve, if they can."""
+        return partial(self._engine._prepare_again, running=running or self.plan)
+
+    def question_of(self, name: str, query: Query) -> Question:
+        """Another query in the place of one, its answer going where that one's goes."""
+        return Asked(query, self._asked[name].target).question()
+
+    def check_sink(self, name: str, query: Query) -> None:
+        """Functions of tests take any answer."""
+
+    def take_over(self, name: str, query: Query) -> None:
+        """A query has taken the place of the one of this name."""
+        self._asked = {**self._asked, name: Asked(query, self._asked[name].target)}
+
+    @contextmanager
+    def reading_anew(self, plan: Plan) -> Iterator[Plan]:
+        """Inside, the rows of a plan are packed that the one before did not read."""
+        migration = plan(self.runner.context)
+        deliver_owed(self.opened, migration, self.no_rows())
+        self._opened = open_run(self._parts, migration.beside)
+        yield lambda _: migration
 
     def changing(self) -> AbstractContextManager[None]:
         """Nothing happens in the background."""

@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.api.changing import Changer
 from anabranch.api.engine import Engine
 from anabranch.api.migrating import Migration
 from anabranch.api.plans import plans_of
@@ -36,6 +37,7 @@ from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import as_dict
 from anabranch.plan.plan_cost import PlanCost
+from anabranch.plan.query_change import ChangePreview
 from anabranch.quantities.clock import Clock
 from anabranch.runtime.driver.manual_changes import ManualChanges
 from anabranch.runtime.sinks.answers import Target
@@ -128,9 +130,7 @@ class Steps:
         """
         if name in self._queries:
             raise ConfigError(f"there is a query {name!r} already; give each a name of its own with name=...")
-        asked = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
-        if asked._engine is not self.engine:
-            raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
+        asked = self._asked_as(query, joins, emit)
         target = Target(self._collected.sink_of(name), reads_all=True) if sink is None else Target(sink)
         self._change({**self._queries, name: Asked(asked, target)})
         return asked
@@ -203,6 +203,22 @@ class Steps:
         self._begin()
         self._run.check_nothing_under_way()
         return plans_of(self._run.migrator, query)
+
+    def preview(self, name: str, query: str | Query) -> ChangePreview:
+        """What `change` would do, as `Run.preview`."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        return Changer(self._run).preview(name, self._asked_as(query))
+
+    def change(self, name: str, query: str | Query, *, missing: str = REFUSE) -> ChangePreview:
+        """Replace a query by another one that goes on with its state, as `Run.change` does."""
+        self._begin()
+        self._run.check_nothing_under_way()
+        self._run.migrator.check_idle("no query can be changed")
+        asked = self._asked_as(query)
+        preview = Changer(self._run).change(name, asked, missing)
+        self._queries = {**self._queries, name: Asked(asked, self._queries[name].target)}
+        return preview
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
         """Change how much active state a processor may have, or all of them, as `Run.set_memory` does."""
@@ -295,6 +311,12 @@ class Steps:
     def _check_has_query(self) -> None:
         if not self._queries:
             raise ConfigError("there is no query to answer yet; ask one with query(...) before the first step")
+
+    def _asked_as(self, query: str | Query, joins: str = "auto", emit: str = "tuple") -> Query:
+        asked = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
+        if asked._engine is not self.engine:
+            raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
+        return asked
 
     def _asked(self, name: str | None) -> tuple[str, Query]:
         self._check_has_query()

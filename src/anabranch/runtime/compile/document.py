@@ -15,8 +15,8 @@ from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.state.store import Json
 
 
-def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
-    """The document of a plan; `queries` describes each query by itself."""
+def plan_document(plan: PreparedPlan, queries: Mapping[str, Json], former: Mapping[str, Json] | None = None) -> Json:
+    """The document of a plan; `queries` describes each query by itself, `former` what those were that were changed."""
     network, layout = plan.network, plan.layout
     ports = network.ports
     nth: dict[int, int] = {}
@@ -33,7 +33,14 @@ def plan_document(plan: PreparedPlan, queries: Mapping[str, Json]) -> Json:
 
     return {
         "queries": {
-            r.name: {"since": r.since, "track": r.track, "joins": _joins(r.query), "query": queries[r.name]}
+            r.name: {
+                "since": r.since,
+                "track": r.track,
+                "joins": _joins(r.query),
+                "query": queries[r.name],
+                **({"lacking": r.lacking} if r.lacking else {}),
+                **({"changed": former[r.name]} if former and r.name in former else {}),
+            }
             for r in plan.requests
             if not r.shadow
         },

@@ -14,6 +14,7 @@ commit              the end of a step: policies decide, the step counts, events 
 step_result         what a step is told, and what it tells
 counters            what a run has done since it was started
 migration           a query's joins in another order while it runs
+change              another query in the place of one that runs
 migration_strategy  by which strategy, if that is left to us
 measure_orders      what other orders of joins would cost
 manual_changes      what a user asks of a running query: relocate, rescale, memory

@@ -17,7 +17,7 @@ rows. A crash before the step that makes the change leaves the old plan in force
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
@@ -44,7 +44,7 @@ from anabranch.runtime.driver.open_run import (
     resumed,
     switch,
 )
-from anabranch.runtime.exchange.rehash import rehash
+from anabranch.runtime.exchange.rehash import Rewriting, rehash
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.run import RunFile
@@ -54,6 +54,7 @@ MOVING_STATE = "moving-state"
 PARALLEL_TRACK = "parallel-track"
 BACKGROUND = "background"
 STRATEGIES = (MOVING_STATE, PARALLEL_TRACK, BACKGROUND)
+REPEATED = "the next batch is one that was begun before a restart; try again after it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,47 +152,76 @@ def begin_migration(
     """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
     if strategy == PARALLEL_TRACK:
         check_ends(proposal)
-    with opened.runner.between_batches() as before:
-        run = before.run
-        if before.in_force.last is None:
-            raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
-        repeats = strategy == MOVING_STATE and bool(proposal.filling.fed) and before.in_force.may_repeat
-        # What is owed below joined rows that are listed would come to the old ones only.
-        owing = opened.plan.network.joins_of(proposal.query) if _lists_joined_rows(proposal) else ()
-        if repeats or (strategy != PARALLEL_TRACK and not opened.runner.settle(no_rows, owing)):
-            # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
-            raise ConfigError("the next batch is one that was begun before a restart; migrate again after it")
-        with put_in_force(opened.runner, proposal.beside.document):
-            context, targets = resumed(run, proposal.beside, before)
-            progress = ShadowProgress(proposal, strategy, {}, None)
-            if strategy == PARALLEL_TRACK:
-                progress.newest = _newest(context)
-                context.in_force.list_anew(context.in_force.distribution)
-            else:
-                rows = usual_pace(before.counters.usual_rows) if pace is None else pace
-                context = _fill(context, progress, no_rows, rows)
-        failpoint("migration.begun")
-        opened.runner.use(context)
-        if strategy == MOVING_STATE and not progress.is_ready(context):
-            opened.runner.replay(no_rows, _others_wait(context))
-            failpoint("migration.replayed")
-    return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
+    with opened.runner.between_batches():
+        return _begin(opened, proposal, strategy, no_rows, pace)
 
 
 def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
     """Go on with the shadow's operators; None, with nothing changed, if that is not possible yet."""
-    proposal = progress.proposal
+    with opened.runner.between_batches():
+        return _end(opened, progress, no_rows)
+
+
+def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProposal], no_rows: DataFrame) -> OpenedRun:
+    """Begin and end a migration by moving state between the same two batches; it is planned there, too, by what is
+    dead then."""
     with opened.runner.between_batches() as context:
-        if not progress.is_ready(context):
-            return None
-        if not opened.runner.settle(no_rows, _joins(proposal)) or not progress.is_ready(context):
-            return None
-        failpoint("migration.settled")
-        with put_in_force(opened.runner, proposal.alone.document):
-            failpoint("migration.adopted")
-            after, targets = resumed(context.run, proposal.alone, context)
-            after.in_force.list_anew(after.in_force.distribution)
-        opened.runner.use(after)
+        proposal = plan(context)
+        deliver_owed(opened, proposal, no_rows)
+        opened, progress = _begin(opened, proposal, MOVING_STATE, no_rows, None)
+        ended = _end(opened, progress, no_rows)
+        assert ended is not None, "nothing is owed, and no batch has come since"
+    return ended
+
+
+def deliver_owed(opened: OpenedRun, proposal: MigrationProposal, no_rows: DataFrame) -> None:
+    """Deliver what the query's joins owe, and let their rows go on; to be called between two batches."""
+    if not opened.runner.settle(no_rows, opened.plan.network.joins_of(proposal.query)):
+        raise ConfigError(REPEATED)
+
+
+def _begin(
+    opened: OpenedRun, proposal: MigrationProposal, strategy: str, no_rows: DataFrame, pace: int | None
+) -> tuple[OpenedRun, ShadowProgress]:
+    before = opened.runner.context
+    run = before.run
+    if before.in_force.last is None:
+        raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
+    if strategy == MOVING_STATE and proposal.filling.fed and before.in_force.may_repeat:
+        # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
+        raise ConfigError(REPEATED)
+    if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
+        # What is owed below joined rows that are listed would come to the old ones only.
+        deliver_owed(opened, proposal, no_rows)
+    with put_in_force(opened.runner, proposal.beside.document):
+        context, targets = resumed(run, proposal.beside, before)
+        progress = ShadowProgress(proposal, strategy, {}, None)
+        if strategy == PARALLEL_TRACK:
+            progress.newest = _newest(context)
+            context.in_force.list_anew(context.in_force.distribution)
+        else:
+            rows = usual_pace(before.counters.usual_rows) if pace is None else pace
+            context = _fill(context, progress, no_rows, rows)
+    failpoint("migration.begun")
+    opened.runner.use(context)
+    if strategy == MOVING_STATE and not progress.is_ready(context):
+        opened.runner.replay(no_rows, _others_wait(context))
+        failpoint("migration.replayed")
+    return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
+
+
+def _end(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
+    proposal, context = progress.proposal, opened.runner.context
+    if not progress.is_ready(context):
+        return None
+    if not opened.runner.settle(no_rows, _joins(proposal)) or not progress.is_ready(context):
+        return None
+    failpoint("migration.settled")
+    with put_in_force(opened.runner, proposal.alone.document):
+        failpoint("migration.adopted")
+        after, targets = resumed(context.run, proposal.alone, context)
+        after.in_force.list_anew(after.in_force.distribution)
+    opened.runner.use(after)
     failpoint("migration.ended")
     return OpenedRun(opened.runner, proposal.alone.plan, targets)
 
@@ -210,7 +240,7 @@ def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pa
     """List the shadow's state, write what is hashed otherwise, and commit that."""
     filling, distribution = progress.proposal.filling, context.in_force.distribution
     owners, cuts = context.shape.owners, context.adaptation.context().cuts
-    rehashed: Rehashed = {port: _rehashed(context, port, of, no_rows) for port, of in filling.rehashed.items()}
+    rehashed: Rehashed = {port: _rehashed(context, filling, port, no_rows) for port in filling.rehashed}
     for files in rehashed.values():
         progress.rehashed_rows += sum(file.rows for own in files for file in own)
     after = filled(distribution, filling, owners, rehashed, cuts, time.time())
@@ -236,7 +266,8 @@ def _others_wait(context: StepContext) -> dict[int, GroupSet]:
     return {n: everything for n in range(len(network.operators)) if not network.is_shadow(n)}
 
 
-def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> list[list[RunFile]]:
+def _rehashed(context: StepContext, filling: Filling, port: int, no_rows: DataFrame) -> list[list[RunFile]]:
+    of = filling.rehashed[port]
     distribution, owners = context.in_force.distribution, context.shape.owners
     pieces: list[list[Slice]] = [
         [piece for run in rows_at(manifest, of, owners) for piece in run] for manifest in distribution.manifests
@@ -245,8 +276,7 @@ def _rehashed(context: StepContext, port: int, of: int, no_rows: DataFrame) -> l
     files, cuts = rehash(
         no_rows.sparkSession,
         context.plan,
-        port,
-        pieces,
+        Rewriting(port, pieces, filling.selected.get(port, ()), port in filling.same_key),
         distribution.routings[owners[port]].port(p),
         processors=distribution.processors,
         state=context.run.checkpoint.state,

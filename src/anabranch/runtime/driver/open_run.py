@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.queries import requests_after
+from anabranch.checkpoint.queries import former_queries, requests_after
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.runtime.compile.document import plan_document
@@ -31,22 +31,26 @@ class Question:
     """A query that is to be answered: bound, and as its checkpoint describes it.
 
     `target` says where the answer goes; it is asked when it is known that the query fits, with the name that the query
-    has in the run. A query that migrates is given a `track`; any other keeps its own, and its order of joins.
+    has in the run. A query that migrates is given a `track`; any other keeps its own, and its order of joins. One that
+    is changed may be `lacking` rows from before (`plan/network`).
     """
 
     query: ContinuousQuery
     described: Json
     target: Callable[[str], Target]
     track: int = 0
+    lacking: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A query in another order of its joins, to run beside itself: its `name`, and the track of its new operators."""
+    """A query in another order of its joins, or as it is changed, to run beside itself: its `name`, and the track of
+    its new operators. It lacks what it lacked before, unless something else is said."""
 
     name: str
     query: ContinuousQuery
     track: int
+    lacking: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,26 +78,33 @@ def propose(
     prepare: Prepare,
     removed: Collection[str] = (),
     shadow: Shadow | None = None,
+    changed: str | None = None,
 ) -> Proposal:
     """Put queries together on a checkpoint; refused if they do not fit what it remembers.
 
-    Queries that the checkpoint answers are among them, or `removed`.
+    Queries that the checkpoint answers are among them, or `removed`. One may be `changed`.
     """
     begun = checkpoint.last_step() is not None
-    asked = [Request(name, question.query, track=question.track) for name, question in questions.items()]
+    asked = [
+        Request(name, question.query, track=question.track, lacking=question.lacking)
+        for name, question in questions.items()
+    ]
     described = {name: question.described for name, question in questions.items()}
-    requests = requests_after(checkpoint, asked, described, removed)
+    requests = requests_after(checkpoint, asked, described, removed, changed)
+    former = former_queries(checkpoint, changed, "" if changed is None else questions[changed].query.text)
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     beside = [] if shadow is None else [_request(shadow, requests)]
     plan = prepare([*requests, *beside], [name for name, _, _ in read])
     described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
-    return Proposal(plan, plan_document(plan, described), questions, begun)
+    former = {request.name: former[request.name] for request in requests if request.name in former}
+    return Proposal(plan, plan_document(plan, described, former), questions, begun)
 
 
 def _request(shadow: Shadow, requests: Sequence[Request]) -> Request:
     """A shadow begins when its query did: its operators hold what the query's own hold."""
-    since = next(request.since for request in requests if request.name == shadow.name)
-    return Request(f"{shadow.name}, arranged anew", shadow.query, since, shadow.track, shadow=True)
+    own = next(request for request in requests if request.name == shadow.name)
+    lacking = own.lacking if shadow.lacking is None else shadow.lacking
+    return Request(f"{shadow.name}, arranged anew", shadow.query, own.since, shadow.track, True, lacking)
 
 
 def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from anabranch.errors import ConfigError
 from anabranch.plan.assembly import network_of
 from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
@@ -60,6 +61,11 @@ def prepare(
         packing = packed_layout(layout)
         used = [source.stream for source in packing.sources]
         names = tuple(dict.fromkeys([*read_before, *used]))
+        for name in names:
+            if name not in sources.registered:
+                raise ConfigError(
+                    f"the stream {name!r} is not registered, but the checkpoint says that it is read; register it, too"
+                )
         packed = pack(packing, sources, names)
         read = tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names)
         shares = shares_of(layout, packing)

@@ -1,8 +1,9 @@
 """State hashed anew: the rows of a port as another port of a plan stores them, at their owners, in one pass of Spark.
 
-Only a migration does this, where an input is joined on another key first. Processors' files are read, one task each;
-Spark computes the key and its hash and sends the rows where their partition groups are; there they are sorted and
-written as runs. Files of no step that is committed are removed by the next one, like those of a task that failed.
+A migration does this where an input is joined on another key first, and a change of the query where it has conditions
+that the state has not met. Processors' files are read, one task each; Spark selects rows, computes the key and its
+hash, unless it stays as it is, and sends the rows where their partition groups are; there they are sorted and written
+as runs. Files of no step that is committed are removed by the next one, like those of a task that failed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,7 +21,8 @@ from pyspark.sql import types as T
 
 from anabranch.errors import InconsistentStepError
 from anabranch.kernel.delta import sort_rows
-from anabranch.plan.query import RESERVED, quote
+from anabranch.plan.leaf_state import columns_of
+from anabranch.plan.query import RESERVED, all_of, quote
 from anabranch.plan.routing import PortRouting
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.exchange.long_rows import limit_batches
@@ -41,37 +44,56 @@ _TIME = f"{RESERVED}time"
 Pieces = Sequence[Sequence[Slice]]
 
 
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The rows of slices, listed per processor, as a `port` stores those of an input: those that meet all `conditions`.
+
+    With the `same_key` they keep the hash that they have.
+    """
+
+    port: int
+    pieces: Pieces
+    conditions: tuple[str, ...] = ()
+    same_key: bool = False
+
+
 def rehash(
     session: SparkSession,
     plan: PreparedPlan,
-    port: int,
-    pieces: Pieces,
+    rewriting: Rewriting,
     routing: PortRouting,
     *,
     processors: int,
     state: Path,
     epoch: int,
 ) -> tuple[list[list[RunFile]], dict[str, str]]:
-    """Write the rows of some slices, listed per processor, as a port stores those of an input.
-
-    Returns the files per processor, and where partition groups begin in them.
-    """
+    """Write rows anew; returns the files per processor, and where partition groups begin in them."""
+    port, pieces = rewriting.port, rewriting.pieces
     stored, groups = plan.layout.processor.stored[port], plan.layout.processor.groups
     n, p = plan.network.ports[port]
     entry = plan.network.operators[n].ports[p]
-    types = {name: plan.columns.type_of((alias, name)) for alias, name in entry.columns}
+    alias = plan.network.inputs[entry.node].entry.alias
+    names = {name for _, name in entry.columns}.union(
+        *map(columns_of, (*rewriting.conditions, *(() if rewriting.same_key else entry.keys)))
+    )
+    types = {name: plan.columns.type_of((alias, name)) for name in sorted(names)}
     slots = {name: f"{RESERVED}{k}" for k, name in enumerate(types)}
+    kept = _kept(plan, n, stored) if rewriting.same_key else {}
+    kept_as = {name: f"{RESERVED}kept{k}" for k, name in enumerate(kept)}
     read = T.StructType(
         [
             *([T.StructField(_TIME, T.LongType())] if TS in stored else []),
+            *(T.StructField(kept_as[name], data_type) for name, data_type in kept.items()),
             *(T.StructField(slots[name], carried_type(data_type)) for name, data_type in types.items()),
         ]
     )
+    sent_as = kept_as | {f"col.{name}": slot for name, slot in slots.items()}
     limit_batches(session, narrow=plan.layout.narrow, limited=True)
     rows = session.range(0, len(pieces), numPartitions=max(len(pieces), 1)).mapInArrow(
-        _reading(state, pieces, {f"col.{name}": slot for name, slot in slots.items()}, groups), read
+        _reading(state, pieces, sent_as, groups, timed=TS in stored), read
     )
-    hashed = _hashed(rows, plan, n, entry.keys, slots, types, stored)
+    texts = {name: quote(sent) for name, sent in kept_as.items()} or _key_texts(plan, n, entry.keys)
+    hashed = _as_stored(_selected(rows, slots, types, rewriting.conditions), texts, slots, stored)
     columns: dict[str, T.DataType] = {HASH: T.LongType()}
     sent = address({0: routing}, columns).exchanged(hashed, processors)
     schema = T.StructType([T.StructField(name, T.StringType()) for name in ("file", "cuts")] + [_PROCESSOR])
@@ -83,7 +105,8 @@ def rehash(
         files[row["processor"]].append(RunFile.from_json(body["name"], body))
         if row["cuts"]:
             cuts[body["name"]] = row["cuts"]
-    _check_count([piece.rows for own in pieces for piece in own], [file.rows for own in files for file in own])
+    if not rewriting.conditions:
+        _check_count([piece.rows for own in pieces for piece in own], [file.rows for own in files for file in own])
     return files, cuts
 
 
@@ -97,25 +120,32 @@ def _check_count(read: Sequence[int], written: Sequence[int]) -> None:
 _PROCESSOR = T.StructField("processor", T.IntegerType())
 
 
-def _hashed(
-    rows: DataFrame,
-    plan: PreparedPlan,
-    n: int,
-    keys: Sequence[str],
-    slots: dict[str, str],
-    types: dict[str, T.DataType],
-    stored: Sequence[str],
+def _kept(plan: PreparedPlan, n: int, stored: Sequence[str]) -> dict[str, T.DataType]:
+    """The hash, and the key where it is stored, with the types that they are sent in."""
+    keys = {f"key.{k}": carried_type(data_type) for k, data_type in enumerate(plan.columns.key_types[n])}
+    return {HASH: T.LongType(), **{name: data_type for name, data_type in keys.items() if name in stored}}
+
+
+def _key_texts(plan: PreparedPlan, n: int, keys: Sequence[str]) -> dict[str, str]:
+    """The expressions of the hash and of the key, over the columns of the stream."""
+    made = [to_carried(canonical(key, t), t) for key, t in zip(keys, plan.columns.key_types[n], strict=True)]
+    return {HASH: f"xxhash64({', '.join(made)})", **{f"key.{k}": text for k, text in enumerate(made)}}
+
+
+def _selected(
+    rows: DataFrame, slots: dict[str, str], types: dict[str, T.DataType], conditions: Sequence[str]
 ) -> DataFrame:
-    """The rows as they are stored, with their key and its hash, in the order of stored columns."""
+    """The rows that meet all conditions, with the columns of the stream in their own types beside the carried ones."""
     own = rows.selectExpr(
         "*", *(f"{from_carried(quote(slots[name]), data_type)} AS {quote(name)}" for name, data_type in types.items())
     )
-    key_types = plan.columns.key_types[n]
-    made = [to_carried(canonical(key, t), t) for key, t in zip(keys, key_types, strict=True)]
-    texts = {HASH: f"xxhash64({', '.join(made)})", TS: quote(_TIME)}
-    texts |= {f"key.{k}": text for k, text in enumerate(made)}
-    texts |= {f"col.{name}": quote(slot) for name, slot in slots.items()}
-    return own.selectExpr(*(f"{texts[name]} AS {quote(sent)}" for name, sent in _sent(stored).items()))
+    return own.where(all_of(conditions) or "true")
+
+
+def _as_stored(rows: DataFrame, texts: dict[str, str], slots: dict[str, str], stored: Sequence[str]) -> DataFrame:
+    """The rows as they are stored, in the order of stored columns; `texts` are those of the hash and the key."""
+    texts = {TS: quote(_TIME), **texts, **{f"col.{name}": quote(slot) for name, slot in slots.items()}}
+    return rows.selectExpr(*(f"{texts[name]} AS {quote(sent)}" for name, sent in _sent(stored).items()))
 
 
 def _sent(stored: Sequence[str]) -> dict[str, str]:
@@ -123,8 +153,8 @@ def _sent(stored: Sequence[str]) -> dict[str, str]:
     return {name: name if name == HASH else f"{RESERVED}{nth}" for nth, name in enumerate(stored)}
 
 
-def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  # type: ignore[no-untyped-def]
-    """A task that reads the rows of its processor's slices."""
+def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int, *, timed: bool):  # type: ignore[no-untyped-def]
+    """A task that reads the rows of its processor's slices: some state columns, by the names they are sent under."""
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for numbers in batches:
@@ -133,7 +163,9 @@ def _reading(state: Path, pieces: Pieces, slots: dict[str, str], groups: int):  
                     segment = map_run(state, piece.file).slice(piece.start, piece.stop)
                     rows = segment.of_groups(piece.groups or GroupSet.all(groups)).only_selected().rows
                     named = {slot: rows.column(name) for name, slot in slots.items()}
-                    if TS in rows.schema.names:
+                    if HASH in slots:
+                        named[slots[HASH]] = rows.column(HASH).view(pa.int64())
+                    if timed:
                         named = {_TIME: rows.column(TS), **named}
                     chosen = pa.RecordBatch.from_arrays(list(named.values()), list(named))
                     at_once = rows_at_once(ROWS_AT_ONCE, longest_row(chosen))

@@ -1,0 +1,141 @@
+"""Replacing a query of a run that goes on: `Run.change` and `Run.preview`.
+
+What can be done and how is `runtime/driver/change`'s business. Here it is asked for, checked against what the sink can
+take, done between two batches, and told as an event. If Spark's query has to read more than it does, it is stopped and
+started once (`reading_anew`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import TYPE_CHECKING, Protocol
+
+from pyspark.sql import DataFrame
+
+from anabranch.errors import AnabranchError, ConfigError, did_you_mean
+from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.query_change import ChangePreview
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.change import ChangeProposal, propose_change
+from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.migration import MigrationProposal, replace_query
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, propose, switch
+
+if TYPE_CHECKING:
+    from anabranch.api.query import Query
+
+REFUSE = "refuse"
+ALLOW = "allow"
+# Plans a change, by what is dead between two batches.
+Plan = Callable[[StepContext], MigrationProposal]
+
+
+class ChangingHost(Protocol):
+    """A run whose queries can be changed, between two of its batches."""
+
+    opened: OpenedRun
+    events: EventLog
+
+    def questions(self) -> Mapping[str, Question]:
+        """The queries that it answers, by name."""
+
+    def prepare(self, running: PreparedPlan | None = None) -> Prepare:
+        """Analyses plans that the streaming query of a plan can serve, its own if none is given."""
+
+    def no_rows(self) -> DataFrame:
+        """An empty batch."""
+
+    def question_of(self, name: str, query: Query) -> Question:
+        """Another query in the place of one, its answer going where that one's goes."""
+
+    def check_sink(self, name: str, query: Query) -> None:
+        """Refuse a query whose answer cannot go where that of the one of this name goes."""
+
+    def reading_anew(self, plan: Plan) -> AbstractContextManager[Plan]:
+        """Inside, no batch comes, and the plan of a change with both queries is in force; afterwards what it needs is
+        read."""
+
+    def take_over(self, name: str, query: Query) -> None:
+        """A query has taken the place of the one of this name."""
+
+
+class Changer:
+    """Changes the queries of a run. The host sees to it that nothing else changes the run meanwhile."""
+
+    def __init__(self, host: ChangingHost) -> None:
+        """Of a run that has begun."""
+        self._host = host
+
+    def preview(self, name: str, query: Query) -> ChangePreview:
+        """What a change would do; nothing is changed."""
+        return self._proposal(name, query, self._host.opened.runner.context).preview
+
+    def change(self, name: str, query: Query, missing: str = REFUSE) -> ChangePreview:
+        """Replace a query. Refused if that cannot be done, or if rows are lacking and `missing` does not allow it."""
+        if missing not in (REFUSE, ALLOW):
+            raise ConfigError(f"there is no missing={missing!r}; {did_you_mean(str(missing), (REFUSE, ALLOW))}")
+        host, started = self._host, time.perf_counter()
+        runner = host.opened.runner
+        planned_after = runner.last_number
+        preview, migration = self._planned(name, query, missing, runner.context)
+
+        def plan(context: StepContext) -> MigrationProposal:
+            nonlocal preview, migration
+            if runner.last_number != planned_after:
+                preview, migration = self._planned(name, query, missing, context)
+            return migration
+
+        try:
+            with host.reading_anew(plan) if preview.reads_anew else nullcontext(plan) as planned:
+                host.opened = replace_query(host.opened, planned, host.no_rows())
+                host.take_over(name, query)
+        except BaseException:
+            self._go_on_as_before()
+            raise
+        rows = {state.holds: [str(state.fate), state.rows] for state in preview.states}
+        told = ", ".join(f"{holds} {fate} ({count:,} rows)" for holds, (fate, count) in rows.items())
+        host.events.add(
+            EventKind.CHANGE,
+            f"{name}: another query is answered from now on; of its state, {told}",
+            query=name,
+            before=preview.before,
+            after=preview.after,
+            states=rows,
+            complete=preview.is_complete,
+            seconds=round(time.perf_counter() - started, 3),
+        )
+        return preview
+
+    def _planned(
+        self, name: str, query: Query, missing: str, context: StepContext
+    ) -> tuple[ChangePreview, MigrationProposal]:
+        """What a change does and how; refused if it cannot be done, or not without what is missing."""
+        proposal = self._proposal(name, query, context)
+        preview = proposal.preview
+        if proposal.migration is None:
+            raise ConfigError(f"the query {name!r} cannot be changed: {'; '.join(preview.refused)}")
+        if preview.lacks_rows and missing == REFUSE:
+            lacking = [f"of {state.holds}, {state.note}" for state in preview.states if state.dropped]
+            raise ConfigError(
+                f"the new query {name!r} would lack rows: {'; '.join(lacking)}. Say missing='allow' to go on with what "
+                "is there, or add() it beside the old one"
+            )
+        return preview, proposal.migration
+
+    def _go_on_as_before(self) -> None:
+        """Leave nothing of a change that has failed, if the run goes on."""
+        opened = self._host.opened
+        if opened.runner.failure is None and opened.runner.context.plan is not opened.plan:
+            with suppress(AnabranchError):
+                checkpoint = opened.runner.context.run.checkpoint
+                proposal = propose(checkpoint, self._host.questions(), self._host.prepare())
+                self._host.opened = switch(opened, proposal) or opened
+
+    def _proposal(self, name: str, query: Query, context: StepContext) -> ChangeProposal:
+        host, questions = self._host, self._host.questions()
+        if name not in questions:
+            raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(str(name), list(questions))}")
+        host.check_sink(name, query)
+        return propose_change(context, questions, host.prepare, name, host.question_of(name, query))
