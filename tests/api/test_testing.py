@@ -94,11 +94,12 @@ def test_the_counts_of_all_steps_are_there_also_of_those_without_a_batch(join: S
     join.feed(B=batch(0))
     join.clean_up()
     steps = join.progress_since()
-    assert [step["step"] for step in steps] == list(range(1, len(steps) + 1))
+    numbers = [step["step"] for step in steps]
+    assert numbers == sorted(set(numbers))
     assert [step["receivedRows"] for step in steps[:2]] == [{"A": 60, "B": 0}, {"A": 0, "B": 60}]
     assert sum(step["queries"]["query"]["numOutputRows"] for step in steps[2:]) == pairs(0).num_rows
-    assert join.progress_since(2) == steps[2:]
-    assert join.progress_since(steps[-1]["step"]) == []
+    assert join.progress_since(numbers[1]) == steps[2:]
+    assert join.progress_since(numbers[-1]) == []
 
 
 def test_texts_become_times_dates_and_decimals_and_times_without_a_zone_are_in_that_of_the_session(

@@ -78,7 +78,7 @@ ZHU_11 = MigrationExperiment(
     "zhu-11",
     "the higher the rate of B, the more work is moving state; a parallel track takes as long as before",
     tuple(
-        with_full_state(f"{strategy}, a row of B every {interval} ms", setting(interval), strategy)
+        with_full_state(f"{strategy}, {interval} ms", setting(interval), strategy)
         for strategy in (MOVING_STATE, PARALLEL_TRACK)
         for interval in INTERVALS
     ),

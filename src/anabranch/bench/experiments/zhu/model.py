@@ -5,7 +5,7 @@ loops, so its time goes with the pairs that they compare; here no pair is compar
 
 Equation 1 says how many rows a state above two others gets. Equation 8 takes for the rate of B C what equation 2 says,
 which counts each pair once from either side: as a state that would be twice as large as by equation 1. So its upper
-term is twice what comes out when triples are counted, here and in the paper's own engine.
+term is twice what comes out when the triples within a window are counted.
 """
 
 from __future__ import annotations
