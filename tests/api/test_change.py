@@ -17,7 +17,7 @@ from tests.oracle.referee import assert_same_rows, difference, query
 pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("v", pa.int64())])
-CHAIN = "SELECT A.v AS a, B.v AS b, C.v AS c FROM A, B, C WHERE A.k = B.k AND B.j = C.j"
+CHAIN = "SELECT A.v AS a, B.v AS b, C.v + C.j AS c FROM A, B, C WHERE A.k = B.k AND B.j = C.j"
 FOUR = "SELECT A.v AS a, B.v AS b, D.v AS d, C.j AS j FROM A, B, C, D WHERE A.k = B.k AND B.j = C.j AND C.j = D.k"
 PAIRS = "SELECT A.v AS a, B.v AS b FROM A, B WHERE A.k = B.k"
 SOME_PAIRS = PAIRS + " AND A.v <> B.v"
