@@ -20,7 +20,7 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("v", pa.int64())])
 KINDS = {name: Kind(SCHEMA) for name in "ABCD"}
-CHAIN = "SELECT A.v AS x, B.v AS y, C.v AS z FROM A, B, C WHERE A.k = B.k AND B.j = C.j"
+CHAIN = "SELECT A.v AS x, B.v AS y, C.v + C.j AS z FROM A, B, C WHERE A.k = B.k AND B.j = C.j"
 PAIR = "SELECT A.v AS x, B.v AS y, B.j AS z FROM A, B WHERE A.k = B.k"
 
 TIMED_SCHEMA = pa.schema([("k", pa.int64()), ("t", pa.int64()), ("v", pa.int64())])
