@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from anabranch.api.migrating import AT_ONCE, AUTO
 from anabranch.bench.experiments.rig.draw import Curves
 from anabranch.bench.experiments.rig.experiment import Claim
 from anabranch.bench.experiments.zhu.case import with_full_state
@@ -23,7 +22,6 @@ from anabranch.runtime.driver.migration import MOVING_STATE, PARALLEL_TRACK
 WINDOWS = (500, 1_000, 2_000)
 CLOCK = WorkClock(40_000)
 TOLERANCE = 0.25
-BY_ITSELF = "auto"
 
 
 def setting(window: int) -> Setting:
@@ -32,7 +30,7 @@ def setting(window: int) -> Setting:
 
 
 def _of(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
-    return [trace for trace in traces if trace.strategy == strategy and not trace.name.startswith(BY_ITSELF)]
+    return [trace for trace in traces if trace.strategy == strategy]
 
 
 def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
@@ -60,10 +58,10 @@ def crossings(moving: dict[int, float], parallel: dict[int, float]) -> list[tupl
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """One crossing in time, none in work, and what `auto` does about it."""
+    """One crossing in time, and none in work."""
     moving, parallel = lengths(traces).values()
     crossed = crossings(moving, parallel)
-    smallest, largest = min(moving), max(moving)
+    smallest = min(moving)
     yield Claim(
         "on one machine moving state is faster for small windows, parallel track for large ones, with one crossing",
         len(crossed) == 1 and moving[smallest] < parallel[smallest],
@@ -86,33 +84,15 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
             for window, rows in both["moving state"].items()
         ),
     )
-    by_itself = [trace for trace in traces if trace.name.startswith(BY_ITSELF)]
-    yield Claim(
-        f"auto does not know of the crossing: it goes by the rows in state, up to {AT_ONCE:,}, not by those to be made",
-        all(trace.strategy == MOVING_STATE for trace in by_itself) and moving[largest] > parallel[largest],
-        ", ".join(
-            f"W={trace.setting.window}: {trace.strategy} at {_rows_before(trace):,} rows in state, "
-            f"{trace.migration_work:,} of work"
-            for trace in by_itself
-        ),
-    )
-
-
-def _rows_before(trace: MigrationTrace) -> int:
-    """The rows in state when the migration began."""
-    return next(step.state_rows for step in trace.batches if step.arrived == trace.began)
 
 
 ZHU_12 = MigrationExperiment(
     "zhu-12",
     "moving state is faster for small windows, a parallel track for large ones",
-    (
-        *(
-            with_full_state(f"{strategy}, W={window}", setting(window), strategy)
-            for strategy in (MOVING_STATE, PARALLEL_TRACK)
-            for window in WINDOWS
-        ),
-        with_full_state(f"{BY_ITSELF}, W={WINDOWS[-1]}", setting(WINDOWS[-1]), AUTO),
+    tuple(
+        with_full_state(f"{strategy}, W={window}", setting(window), strategy)
+        for strategy in (MOVING_STATE, PARALLEL_TRACK)
+        for window in WINDOWS
     ),
     check,
     draws=(
