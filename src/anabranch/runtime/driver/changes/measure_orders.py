@@ -23,8 +23,8 @@ from anabranch.plan.join_sample import InputSample, JoinSample, sampled_estimate
 from anabranch.plan.leaf_ports import leaf_ports
 from anabranch.plan.network import Request
 from anabranch.plan.plan_cost import compared_plans
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.step_result import NO_BATCH, StepResult
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.result import NO_BATCH, StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.sample import HashRange, SampledPort, sample
 from anabranch.runtime.rows.keys import key_type
