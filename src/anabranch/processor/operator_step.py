@@ -18,9 +18,9 @@ from anabranch.kernel.operator import SpillableOperator
 from anabranch.processor.answering import Answering
 from anabranch.processor.clean_up import clean_up, due_for_clean_up
 from anabranch.processor.context import Attempt
-from anabranch.processor.deltas import Deltas
 from anabranch.processor.destinations import send_results
 from anabranch.processor.holding import hold_back
+from anabranch.processor.incoming.deltas import Deltas
 from anabranch.processor.segments import all_among, of_groups
 from anabranch.processor.tasks import OperatorPlan
 from anabranch.processor.upkeep import consolidate, insert, purge
