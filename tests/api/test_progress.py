@@ -12,7 +12,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from anabranch.api.progress import batches_of, groups, progress_of
 from anabranch.manager.memory_use import MemoryUse
 from anabranch.observe.progress import as_dict
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.result import StepResult
 from anabranch.state.report import Report
 
 GROUPS = {"join of A, B": {n: {"activeBytes": 10, "spilledBytes": 0} for n in range(256)}}

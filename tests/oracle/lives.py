@@ -21,7 +21,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement, even_placement, place
-from anabranch.runtime.driver.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
+from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
 from tests.oracle.chance import ChanceMoves

@@ -27,7 +27,7 @@ from anabranch.plan.placement import Placement
 from anabranch.plan.routing import check_routings
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.state.run import FileCuts
 from anabranch.state.share import groups_by_port, home_groups

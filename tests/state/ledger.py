@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import strategies as st
 
-from anabranch.state.merging import merge as merge_module
-from anabranch.state.merging import merge_choice
+from anabranch.state import merge as merge_module
+from anabranch.state import merge_choice
 from anabranch.state.slice import SortedRun
 from anabranch.state.spine import Spine
 from tests.state.segments import MemoryRuns, segment

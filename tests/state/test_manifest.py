@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.state.manifest import Manifest
-from anabranch.state.merging.merge import Merge
+from anabranch.state.merge import Merge
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Slice
 from anabranch.state.spine import Spine

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state.merging import merge_choice
-from anabranch.state.merging.merge import Merge, merge_segments
+from anabranch.state import merge_choice
+from anabranch.state.merge import Merge, merge_segments
 from anabranch.state.run import RunCache, map_run, write_run
 from anabranch.state.slice import Slice, SortedRun
 from anabranch.state.spine import Spine

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from anabranch.kernel.lookup import in_time
 from anabranch.plan.placement import even_placement
 from anabranch.plan.routing import Routing
+from anabranch.state import merge as merge_module
 from anabranch.state.groups import GroupSet
-from anabranch.state.merging import merge as merge_module
 from anabranch.state.share import home_groups
 from anabranch.state.slice import time_span
 from anabranch.state.spine import Spine

@@ -37,7 +37,7 @@ from anabranch.plan.placement import (
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import prepare
-from anabranch.runtime.driver.step_result import StepSettings
+from anabranch.runtime.driver.step.result import StepSettings
 from anabranch.runtime.rows.derived import Sources
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path

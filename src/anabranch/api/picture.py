@@ -8,7 +8,7 @@ from typing import Protocol
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.result import StepResult
 
 
 def draw(

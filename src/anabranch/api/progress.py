@@ -20,7 +20,7 @@ from anabranch.observe.progress import (
 )
 from anabranch.plan.query import RESERVED
 from anabranch.runtime.compile.layout import Layout
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.result import StepResult
 
 Value = TypeVar("Value")
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from anabranch.api.changes import MigratingRun, check_fits, check_may_restart, kept_orders, question_of, stopped
-from anabranch.api.changing import Changer
-from anabranch.api.migrating import REFUSE, Migration, Migrator
+from anabranch.api.changes.checks import check_fits, check_may_restart, kept_orders, question_of
+from anabranch.api.changes.host import MigratingRun, stopped
+from anabranch.api.changes.migration import Migration
+from anabranch.api.changes.migrator import REFUSE, Migrator
+from anabranch.api.changes.plans import explained_plans, plans_of
+from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.replacement import Changer
 from anabranch.api.picture import draw, state_lines
-from anabranch.api.plans import explained_plans, plans_of
-from anabranch.api.policy_migrations import PolicyMigrations
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.api.record import recording
 from anabranch.api.session_settings import check_unchanged
@@ -37,11 +39,11 @@ from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch
 from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.driver.sessions import no_rows
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.context import RunParts
+from anabranch.runtime.driver.step.result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.driver.streaming_query import query_name, start_spark_query
 from anabranch.runtime.sinks.answers import Target

@@ -27,9 +27,9 @@ from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
 from anabranch.manager.budgets import MemoryBudgets
-from anabranch.runtime.driver.context import RunParts
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
 from anabranch.runtime.driver.sessions import no_rows
+from anabranch.runtime.driver.step.context import RunParts
 from anabranch.runtime.spark.query_settings import put_in_force, session_like
 from anabranch.state.store import Json
 

@@ -28,7 +28,7 @@ from anabranch.api.engine import Engine
 from anabranch.api.run import Run
 from anabranch.bench.machine import Machine, this_machine
 from anabranch.errors import BenchmarkError, ConfigError
-from anabranch.runtime.driver.migration import BACKGROUND, MOVING_STATE
+from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE
 
 STREAMS = "ABC"
 JOIN = "SELECT A.v AS a, B.v AS b, C.v AS c FROM A, B, C WHERE A.k = B.k AND B.j = C.j"

@@ -194,7 +194,12 @@ def _with_rows(
         )
         nothing = np.zeros(groups, dtype=np.int64)
         known = Statistics(
-            np.arange(groups), sizes, nothing, nothing.astype(np.float64), np.where(sizes > 0, now, 0.0), nothing
+            np.arange(groups),
+            sizes,
+            nothing,
+            nothing.astype(np.float64),
+            np.where(sizes > 0, now, 0.0),
+            np.zeros((groups, len(ports)), dtype=np.int64),
         )
         states[operator] = OperatorState(statistics=known.present(), held=held if any(held) else ())
     return Manifest(tuple(spines), tuple(states))

@@ -3,8 +3,11 @@
     tasks          what the driver sends: a processor's plan, which stays, and its task in a step
     attempt        one attempt at one round, from arriving rows to the report
     context        the attempt as one value that its functions take
+    long_rows      marks in place of rows that are too long to come
     parked         reports of earlier rounds of the same processor, with the rows that they left
-    incoming/      the rows that arrive: bad and late ones set aside, the rest by port
+    arrivals       bad rows, late rows, and the rest by port
+    json_rows      rows as JSON, for those that are set aside
+    deltas         the rows that come to ports, before they are part of the state
     operator_step  what one operator does in a step, in order
     working        the operator at work as one value that the functions of its step take
     holding        rows of some groups wait, others are let through

@@ -25,10 +25,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.errors import AnabranchError
+from anabranch.processor.arrivals import take_arrived
 from anabranch.processor.context import Attempt, new_attempt
-from anabranch.processor.incoming.arrivals import take_arrived
-from anabranch.processor.incoming.deltas import Deltas
-from anabranch.processor.incoming.long_rows import has_long_rows
+from anabranch.processor.deltas import Deltas
+from anabranch.processor.long_rows import has_long_rows
 from anabranch.processor.operator_step import run_operator
 from anabranch.processor.parked import find_reports
 from anabranch.processor.tasks import ProcessorPlan, StepTask

@@ -16,7 +16,7 @@ from anabranch.processor.working import OperatorAtWork
 from anabranch.state.generation import by_since, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
-from anabranch.state.merging.merge import merge_segments
+from anabranch.state.merge import merge_segments
 from anabranch.state.run import Segment
 from anabranch.state.slice import Slice
 from anabranch.state.spill import (

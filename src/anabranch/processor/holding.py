@@ -8,7 +8,7 @@ import numpy as np
 
 from anabranch.kernel.operator import answers_later
 from anabranch.processor.context import Attempt
-from anabranch.processor.incoming.deltas import Deltas
+from anabranch.processor.deltas import Deltas
 from anabranch.processor.segments import rows_of
 from anabranch.processor.tasks import OperatorPlan
 from anabranch.state.groups import GroupSet, group_counts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from anabranch.processor.segments import with_columns
 from anabranch.state.groups import GroupSet
-from anabranch.state.merging.merge import OpenSlice
+from anabranch.state.merge import OpenSlice
 from anabranch.state.run import FileCuts, RunCache, RunFile, Segment, map_run, write_run
 from anabranch.state.slice import Slice
 

@@ -8,7 +8,7 @@ from anabranch.kernel.operator import SpillableOperator
 from anabranch.processor.working import OperatorAtWork
 from anabranch.state.expiry import keep_alive
 from anabranch.state.manifest import OperatorState
-from anabranch.state.merging.merge_budget import merge_rows
+from anabranch.state.merge_budget import merge_rows
 from anabranch.state.run import RunFile, Segment
 from anabranch.state.slice import Slice
 from anabranch.state.spill import FullState, present_groups

@@ -13,7 +13,7 @@ from anabranch.errors import InconsistentStepError
 from anabranch.kernel.operator import Counted
 from anabranch.processor.answering import Answering
 from anabranch.processor.context import Attempt
-from anabranch.processor.incoming.deltas import Deltas
+from anabranch.processor.deltas import Deltas
 from anabranch.processor.tasks import OperatorPlan
 from anabranch.state.expiry import Spared
 

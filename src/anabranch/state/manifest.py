@@ -15,7 +15,7 @@ from itertools import chain, zip_longest
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import Lagging, among, by_time
-from anabranch.state.merging.merge import Merge
+from anabranch.state.merge import Merge
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Cuts, Only, Slice, slices_of_groups
 from anabranch.state.spine import Spine

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 
 from anabranch.state.expiry import Spared, is_newer
 from anabranch.state.groups import GroupSet
-from anabranch.state.merging.merge import Merge, OpenSlice, Rewriting, WriteRun, advance_all, drop_empty
-from anabranch.state.merging.merge_choice import choose_merges, close_in_time, is_cut_up, is_sparse
+from anabranch.state.merge import Merge, OpenSlice, Rewriting, WriteRun, advance_all, drop_empty
+from anabranch.state.merge_choice import choose_merges, close_in_time, is_cut_up, is_sparse
 from anabranch.state.run import RunFile
 from anabranch.state.slice import Cuts, Slice, SortedRun, slices_of_groups
 

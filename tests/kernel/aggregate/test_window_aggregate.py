@@ -14,7 +14,7 @@ from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import EXPIRY, Settled, answers_later
 from anabranch.plan.watermark import PortTime, SourceTime, thresholds
 from anabranch.state.groups import GroupSet
-from anabranch.state.merging.merge import merge_segments
+from anabranch.state.merge import merge_segments
 from anabranch.state.run import HASH, TS, Segment
 from tests.oracle import referee
 from tests.oracle.profiles import examples

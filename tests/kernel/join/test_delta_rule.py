@@ -20,11 +20,11 @@ from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.multiway import join_deltas, join_generations
 from anabranch.plan.placement import even_placement, moved
 from anabranch.plan.routing import Routing
+from anabranch.state import merge, merge_choice
 from anabranch.state.expiry import keep_alive
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.merging import merge, merge_choice
-from anabranch.state.merging.merge import merge_segments
+from anabranch.state.merge import merge_segments
 from anabranch.state.partition import extract, install
 from anabranch.state.share import list_by_owner
 from anabranch.state.slice import Cuts, Slice
@@ -189,7 +189,7 @@ def with_statistics(spines: list[Spine], state: OperatorState, cuts: Cuts) -> Op
     active = present_groups((piece for spine in spines for piece in spine.slices()), count, cuts).mask().astype(int)
     retired = present_groups((piece for spine in spines for piece in spine.retired), count, cuts)
     shares = active.astype(float)
-    known = Statistics(np.arange(len(active)), active, active, shares, shares, active).present()
+    known = Statistics(np.arange(len(active)), active, active, shares, shares, active[:, None]).present()
     return replace(state, statistics=known, retired=retired or None)
 
 

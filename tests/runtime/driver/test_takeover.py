@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from anabranch.checkpoint import directory as checkpoint
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import CheckpointInUseError
-from anabranch.runtime.driver import commit, step
+from anabranch.runtime.driver.step import commit, take_step
 from tests.oracle.referee import Stream, assert_same_rows, join
 from tests.oracle.steps import Kind, Steps
 
@@ -54,7 +54,7 @@ class Meddler:
 def test_a_driver_that_was_taken_over_while_its_processors_worked_gives_nothing_to_its_sink(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    meddler, path = Meddler(monkeypatch, step), tmp_path / "checkpoint"
+    meddler, path = Meddler(monkeypatch, take_step), tmp_path / "checkpoint"
     with Steps(spark, path, QUERY, KINDS) as old:
         taken_over: list[Steps] = []
 

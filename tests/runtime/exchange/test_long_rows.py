@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from anabranch.errors import BadRowError
-from anabranch.processor.incoming import long_rows as marks
+from anabranch.processor import long_rows as marks
 from anabranch.runtime.exchange import long_rows, processors
 from anabranch.runtime.exchange.long_rows import BATCH_BYTES, NO_BYTE_LIMIT, SHORT
 from tests.oracle.referee import Stream, assert_same_rows, join, query

@@ -20,7 +20,7 @@ from anabranch.state.arrays.row_bytes import (
     rows_at_once,
     widened,
 )
-from anabranch.state.merging.merge import merge_segments
+from anabranch.state.merge import merge_segments
 from anabranch.state.run import HASH, Segment
 from tests.oracle.profiles import examples
 

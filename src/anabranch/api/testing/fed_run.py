@@ -15,10 +15,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 import anabranch
-from anabranch.api.changing import Plan
+from anabranch.api.changes.migrator import Migrator
+from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.replacement import Plan
 from anabranch.api.engine import Engine
-from anabranch.api.migrating import Migrator
-from anabranch.api.policy_migrations import PolicyMigrations
 from anabranch.api.query import Query
 from anabranch.api.testing.rows import Rows
 from anabranch.api.testing.streams import FedStream, prepare
@@ -30,10 +30,10 @@ from anabranch.errors import CheckpointError, ConfigError, did_you_mean
 from anabranch.manager.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.context import RunParts
-from anabranch.runtime.driver.migration import deliver_owed
+from anabranch.runtime.driver.changes.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
-from anabranch.runtime.driver.step_result import StepResult
+from anabranch.runtime.driver.step.context import RunParts
+from anabranch.runtime.driver.step.result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.step.context import StepContext
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import partition_info
 from anabranch.state.run import FileCuts

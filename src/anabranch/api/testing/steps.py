@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from anabranch.api.changing import Changer
+from anabranch.api.changes.migration import Migration
+from anabranch.api.changes.plans import plans_of
+from anabranch.api.changes.replacement import Changer
 from anabranch.api.engine import Engine
-from anabranch.api.migrating import Migration
-from anabranch.api.plans import plans_of
 from anabranch.api.progress import lateness_of, progress_of
 from anabranch.api.query import Query
 from anabranch.api.targets import UNNAMED
@@ -39,7 +39,7 @@ from anabranch.observe.progress import as_dict
 from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.quantities.clock import Clock
-from anabranch.runtime.driver.manual_changes import ManualChanges
+from anabranch.runtime.driver.changes.manual import ManualChanges
 from anabranch.runtime.sinks.answers import Target
 from anabranch.state.failpoints import FailpointError
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 import anabranch
-from anabranch.api.migrating import Migration, Phase
+from anabranch.api.changes.migration import Migration, Phase
 from anabranch.api.picture import outline
 from anabranch.api.query import Query
 from anabranch.api.run import Run

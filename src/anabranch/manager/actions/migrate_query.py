@@ -2,7 +2,7 @@
 
 This is no edit of manifests between two batches: another plan takes the place of this one, with Spark's analysis of it,
 and that may take many steps. So what is applied here is the wish; who carries migrations out finds it after the step
-(`api/migrating`), and may refuse it.
+(`api/changes/policy_migrations`), and may refuse it.
 """
 
 from __future__ import annotations

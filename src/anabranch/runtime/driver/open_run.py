@@ -16,7 +16,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.runtime.compile.document import plan_document
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.context import RunParts, StepContext, step_context
+from anabranch.runtime.driver.step.context import RunParts, StepContext, step_context
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.runtime.sinks.leftovers import take_back_output

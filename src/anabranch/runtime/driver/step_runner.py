@@ -25,13 +25,13 @@ from anabranch.manager.snapshot import Snapshot
 from anabranch.observe.events import EventKind
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.failure import explain_failure
+from anabranch.runtime.driver.changes.manual import ManualChanges
 from anabranch.runtime.driver.gate import CancelledError, Gate, StoppedError
-from anabranch.runtime.driver.manual_changes import ManualChanges
-from anabranch.runtime.driver.orders import compose, tasks
 from anabranch.runtime.driver.sessions import Sessions
-from anabranch.runtime.driver.step import take_step
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.failure import explain_failure
+from anabranch.runtime.driver.step.orders import compose, tasks
+from anabranch.runtime.driver.step.take_step import take_step
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet
 

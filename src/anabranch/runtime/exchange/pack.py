@@ -20,7 +20,7 @@ from anabranch.errors import QueryError
 from anabranch.kernel.delta import INPUT
 from anabranch.kernel.join.combinations import MAX_TIME
 from anabranch.plan.query import all_of, quote
-from anabranch.processor.incoming.arrivals import REJECT
+from anabranch.processor.arrivals import REJECT
 from anabranch.runtime.compile.layout import Exchange, Lane, Slot
 from anabranch.runtime.compile.packed import Must, PackedLayout, PackedSource, Reading
 from anabranch.runtime.rows.carried import from_carried, type_text

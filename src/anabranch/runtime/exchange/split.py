@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from anabranch.kernel.delta import INPUT
 from anabranch.plan.query import all_of
-from anabranch.processor.incoming.arrivals import REJECT
+from anabranch.processor.arrivals import REJECT
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.packed import PackedLayout
 from anabranch.runtime.compile.splitting import Share

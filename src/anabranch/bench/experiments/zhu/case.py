@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch.api.migrating import Migration, Phase
+from anabranch.api.changes.migration import Migration, Phase
 from anabranch.api.testing.steps import Steps
 from anabranch.bench.experiments.zhu.setting import NEW, OLD, STREAMS, Setting, expected_answers
 from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts, step_counts

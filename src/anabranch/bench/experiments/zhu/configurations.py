@@ -14,7 +14,7 @@ from anabranch.bench.experiments.zhu.case import FULL_BATCHES, Case
 from anabranch.bench.experiments.zhu.setting import NEW, OLD, Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
 from anabranch.bench.experiments.zhu.work_clock import WorkClock
-from anabranch.runtime.driver.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
+from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 
 LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=250, lateness=250)
 HIGH = Setting(2_000, (50, 50, 50, 50), (0.2, 0.05, 0.05), scale=3, batch=500, lateness=500)

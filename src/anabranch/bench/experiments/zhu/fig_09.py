@@ -16,7 +16,7 @@ from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.setting import Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
 from anabranch.plan.orders.migration_cost import parallel_track_seconds, parallel_track_seconds_of_paper
-from anabranch.runtime.driver.migration import PARALLEL_TRACK
+from anabranch.runtime.driver.changes.migration import PARALLEL_TRACK
 
 WINDOWS = (500, 1_000, 2_000)
 LEVELS = 3  # joins above each other in the old order

@@ -16,7 +16,7 @@ from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.model import apart, of_equation_1, of_equation_8, predicted_rows, predicted_work
 from anabranch.bench.experiments.zhu.setting import Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
-from anabranch.runtime.driver.migration import MOVING_STATE
+from anabranch.runtime.driver.changes.migration import MOVING_STATE
 
 WINDOWS = (1_000, 1_500, 2_000, 3_000)
 TOLERANCE = 0.25

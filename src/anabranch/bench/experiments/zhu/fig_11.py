@@ -15,7 +15,7 @@ from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.model import apart, predicted_work
 from anabranch.bench.experiments.zhu.setting import Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
-from anabranch.runtime.driver.migration import MOVING_STATE, PARALLEL_TRACK
+from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
 INTERVALS = (100, 50, 25)  # of B
 TOLERANCE = 0.25

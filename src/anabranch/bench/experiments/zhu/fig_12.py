@@ -17,7 +17,7 @@ from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.setting import Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
 from anabranch.bench.experiments.zhu.work_clock import WorkClock
-from anabranch.runtime.driver.migration import MOVING_STATE, PARALLEL_TRACK
+from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
 WINDOWS = (500, 1_000, 2_000)
 CLOCK = WorkClock(40_000)

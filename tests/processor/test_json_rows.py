@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.processor.incoming.json_rows import json_rows
+from anabranch.processor.json_rows import json_rows
 from tests.oracle.profiles import examples
 
 DAYS = st.integers(-(2**31), 2**31 - 1)

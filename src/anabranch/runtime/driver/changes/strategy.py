@@ -21,9 +21,9 @@ from anabranch.plan.orders.migration_choice import (
     migration_between,
     predicted,
 )
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.measure_orders import RECENT_BATCHES, latenesses
-from anabranch.runtime.driver.migration import MigrationProposal, check_ends
+from anabranch.runtime.driver.changes.measure_orders import RECENT_BATCHES, latenesses
+from anabranch.runtime.driver.changes.migration import MigrationProposal, check_ends
+from anabranch.runtime.driver.step.context import StepContext
 
 # A pause that is shorter than this is none: a batch takes as long.
 UNNOTICED = 1.0

@@ -19,7 +19,7 @@ from anabranch.manager.plan_shape import OperatorShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
 from anabranch.plan.placement import even_placement, rescaled
-from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.step.context import StepContext
 from anabranch.state.groups import union_by_operator
 
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from anabranch.errors import BadRowError, InconsistentStepError
 from anabranch.kernel.delta import INPUT, Projection, sort_delta
 from anabranch.processor.context import Attempt
-from anabranch.processor.incoming.deltas import Deltas
-from anabranch.processor.incoming.json_rows import json_rows
+from anabranch.processor.deltas import Deltas
+from anabranch.processor.json_rows import json_rows
 from anabranch.processor.tasks import Arrival
 from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import group_counts

@@ -23,8 +23,8 @@ from anabranch.plan.orders.join_estimates import MeasuredEstimates
 from anabranch.plan.orders.join_sample import InputSample, JoinSample, sampled_estimates
 from anabranch.plan.orders.plan_cost import compared_plans
 from anabranch.plan.sharing.leaf_ports import leaf_ports
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.step_result import NO_BATCH, StepResult
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.result import NO_BATCH, StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.sample import HashRange, SampledPort, sample
 from anabranch.runtime.rows.keys import key_type

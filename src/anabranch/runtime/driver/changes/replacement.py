@@ -27,9 +27,9 @@ from anabranch.plan.sharing.leaf_state import Fit, LeafState, best_fit, leaf_sta
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.watermark import Thresholds, thresholds
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.migration import MigrationProposal
+from anabranch.runtime.driver.changes.migration import MigrationProposal
 from anabranch.runtime.driver.open_run import Prepare, Proposal, Question, Shadow, propose
+from anabranch.runtime.driver.step.context import StepContext
 
 # Analyses plans that a plan's streaming query can serve, if it can.
 PrepareFor = Callable[[PreparedPlan], Prepare]

@@ -1,4 +1,4 @@
-"""What a change of a running run has to keep to, and a run as its migrations and changes see it."""
+"""A run as its migrations and changes see it."""
 
 from __future__ import annotations
 
@@ -10,78 +10,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
-from anabranch.api.changing import Plan
-from anabranch.api.session_settings import check_unchanged, settings_of_a_run
-from anabranch.api.targets import check_target, target_of
+from anabranch.api.changes.checks import check_fits, check_may_restart, question_of
+from anabranch.api.changes.replacement import Plan
+from anabranch.api.session_settings import check_unchanged
 from anabranch.errors import ConfigError
 from anabranch.observe.events import EventKind
-from anabranch.plan.join_order import shape_of
-from anabranch.plan.shape_text import shape_text
-from anabranch.runtime.driver.migration import deliver_owed
-from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Proposal, Question, open_run
-from anabranch.runtime.driver.read_once import check_replay, read_once
-from anabranch.runtime.sinks.answers import Target
+from anabranch.runtime.driver.changes.migration import deliver_owed
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run
+from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.spark.query_settings import session_like
-from anabranch.state.store import local_path
 
 if TYPE_CHECKING:
-    from anabranch.api.engine import Engine
     from anabranch.api.query import Query
     from anabranch.api.run import Run
     from anabranch.api.writer import Writer
-    from anabranch.checkpoint.directory import Checkpoint
     from anabranch.runtime.compile.prepared import PreparedPlan
 
 KEPT_PROGRESS = 100
-
-
-def check_fits(engine: Engine, checkpoint: Checkpoint, trigger: dict[str, object], writer: Writer) -> None:
-    """Refuse a query that cannot be answered beside those of a run."""
-    settings_of_a_run(engine, [writer])
-    if writer._query._engine is not engine:
-        raise ConfigError("add() and change() take a query of this run's own engine")
-    if writer._trigger not in (None, trigger):
-        raise ConfigError("all queries of a run have one trigger; leave the trigger of the one you add out")
-    if local_path(writer._checkpoint) not in (checkpoint.path, local_path(engine.checkpoint)):
-        raise ConfigError("all queries of a run have one checkpoint; leave checkpointLocation out")
-    writer._check_partitions()
-    check_target(writer, engine.spark)
-
-
-def check_may_restart(engine: Engine, checkpoint: Checkpoint, plan: PreparedPlan, what: str) -> None:
-    """Refuse what needs rows or columns that Spark's query does not read, if it cannot be started anew."""
-    for stream, source in read_once(plan, engine._sources.registered).items():
-        raise ConfigError(
-            f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
-        )
-    if (checkpoint.spark / "state").exists():
-        raise ConfigError(
-            f"no query can be {what}: a registered stream has state of its own in Spark (dropDuplicates, an "
-            "aggregate or a join), which Spark cannot carry over to another query"
-        )
-
-
-def question_of(engine: Engine, checkpoint: Checkpoint, writer: Writer, kept: Target | None) -> Question:
-    """A query as a run is opened with it; its sink is the one that is `kept`, if there is one."""
-
-    def target(named: str) -> Target:
-        return kept or target_of(writer, engine.spark, checkpoint, named)
-
-    return Question(writer._query._bound, writer._query._described, target)
-
-
-def kept_orders(proposal: Proposal) -> Iterator[str]:
-    """What to tell of queries whose joins go on in another order than the program asks for: they have migrated."""
-    for request, question in zip(proposal.plan.requests, proposal.questions.values(), strict=True):
-        if request.query.logical is None:
-            continue
-        now, asked = shape_of(request.query), shape_of(question.query)
-        if now != asked:
-            aliases = [entry.alias for entry in request.query.inputs]
-            yield (
-                f"{request.name}: joins go on as {shape_text(now, aliases)}, which they have come to, and not as "
-                f"{shape_text(asked, aliases)}, as the program says"
-            )
 
 
 class MigratingRun:

@@ -1,8 +1,8 @@
-"""Replacing a query of a run that goes on: `Run.change` and `Run.preview`.
+"""Replaces a query of a run that goes on: `Run.change` and `Run.preview`.
 
-What can be done and how is `runtime/driver/change`'s business. Here it is asked for, checked against what the sink can
-take, done between two batches, and told as an event. If Spark's query has to read more than it does, it is stopped and
-started once (`reading_anew`).
+The mechanism is `runtime/driver/changes/replacement`. This module checks the request, also against what the sink can
+take, makes the change between two batches, and writes the event. If Spark's query has to read more than it does, it is
+stopped and started once (`reading_anew`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from anabranch.errors import AnabranchError, ConfigError, did_you_mean
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.change import ChangeProposal, propose_change
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.migration import MigrationProposal, replace_query
+from anabranch.runtime.driver.changes.migration import MigrationProposal, replace_query
+from anabranch.runtime.driver.changes.replacement import ChangeProposal, propose_change
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, propose, switch
+from anabranch.runtime.driver.step.context import StepContext
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query

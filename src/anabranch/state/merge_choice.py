@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.state.merging.merge import Merge
+from anabranch.state.merge import Merge
 from anabranch.state.slice import SortedRun, count_rows, merge_order, time_span
 
 FAN_IN = 8

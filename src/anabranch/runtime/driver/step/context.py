@@ -26,9 +26,9 @@ from anabranch.observe.events import EventLog
 from anabranch.plan.watermark import Backlog
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.counters import Counters
-from anabranch.runtime.driver.step_result import StepResult, StepSettings
-from anabranch.runtime.driver.times import Times
+from anabranch.runtime.driver.step.counters import Counters
+from anabranch.runtime.driver.step.result import StepResult, StepSettings
+from anabranch.runtime.driver.step.times import Times
 from anabranch.runtime.exchange.processors import Processors
 from anabranch.runtime.exchange.split import Split
 from anabranch.runtime.sinks.answers import Answers

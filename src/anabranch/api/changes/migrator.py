@@ -1,21 +1,20 @@
-"""Changing the order of joins of a run that goes on: `Run.migrate`, and the handle that it returns.
+"""Begins, ends and cancels the migrations of a run: `Run.migrate`.
 
-How it is done is `runtime/driver/migration`'s business. Here it is asked for, told as events, and brought to its end as
-soon as the shadow is ready, between two batches.
+The mechanism is `runtime/driver/changes/migration`. This module checks the request, writes the events, and ends a
+migration between two batches as soon as its shadow is ready.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from anabranch.api.changes.migration import Migration, Phase
 from anabranch.errors import ConfigError, MigrationError, did_you_mean
 from anabranch.language.shape import read_shape
 from anabranch.observe.events import EventKind, EventLog
@@ -24,8 +23,8 @@ from anabranch.plan.orders.join_orders import Wish
 from anabranch.plan.orders.migration_choice import Prediction
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.measure_orders import measure_orders
-from anabranch.runtime.driver.migration import (
+from anabranch.runtime.driver.changes.measure_orders import measure_orders
+from anabranch.runtime.driver.changes.migration import (
     BACKGROUND,
     MOVING_STATE,
     PARALLEL_TRACK,
@@ -37,7 +36,7 @@ from anabranch.runtime.driver.migration import (
     end_migration,
     propose_migration,
 )
-from anabranch.runtime.driver.migration_strategy import best_strategy, predictions
+from anabranch.runtime.driver.changes.strategy import best_strategy, predictions
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
 
 AUTO = "auto"
@@ -46,19 +45,6 @@ REFUSE = "refuse"
 ON_REQUEST = "it was asked for"
 # Rows that are moved at once where the strategy is left to us; more are moved in pieces.
 AT_ONCE = 100_000
-
-
-class Phase(StrEnum):
-    """How far a migration is. A phase equals its text."""
-
-    FILLING = "filling"
-    """The shadow does not hold yet all that rows still to come can meet; the old operators answer."""
-    DONE = "done"
-    """The query is answered in the new order."""
-    CANCELLED = "cancelled"
-    """The old order stays."""
-    FAILED = "failed"
-    """The run has ended before."""
 
 
 class Host(Protocol):
@@ -78,46 +64,6 @@ class Host(Protocol):
 
     def changing(self) -> AbstractContextManager[None]:
         """While nothing else changes the run; refused where that cannot be."""
-
-
-class Migration:
-    """A query on its way to another order of its joins."""
-
-    def __init__(self, query: str, strategy: str, before: str, after: str) -> None:
-        """Made by `Run.migrate`."""
-        self.query = query
-        self.strategy = strategy
-        self.before = before
-        self.after = after
-        self.phase = Phase.FILLING
-        self.share_done = 0.0
-        self.failure: BaseException | None = None
-        self._ended = threading.Event()
-        self._cancel: Callable[[], None]
-
-    def __repr__(self) -> str:
-        """One line: the query, both orders, and how far it is."""
-        share = f", {self.share_done:.0%} done" if self.phase is Phase.FILLING else ""
-        return f"<Migration of {self.query!r} from {self.before} to {self.after}, {self.strategy}: {self.phase}{share}>"
-
-    def await_done(self, timeout: float | None = None) -> bool:
-        """Wait until the new order is in force; whether it is. An error that ended the migration is raised here."""
-        if not self._ended.wait(timeout):
-            return False
-        if self.phase is Phase.CANCELLED:
-            raise MigrationError(f"the migration of {self.query!r} to {self.after} was cancelled")
-        if self.failure is not None:
-            raise self.failure
-        return True
-
-    def cancel(self) -> None:
-        """Stay with the old order; refused once the new one is in force."""
-        self._cancel()
-
-    def _end(self, phase: Phase, failure: BaseException | None = None) -> None:
-        self.phase, self.failure = phase, failure
-        self.share_done = 1.0 if phase is Phase.DONE else self.share_done
-        self._ended.set()
 
 
 @dataclass(slots=True)

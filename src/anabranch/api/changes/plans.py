@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.api.migrating import Migrator, measure_if_due
+from anabranch.api.changes.migrator import Migrator, measure_if_due
 from anabranch.errors import ConfigError
 from anabranch.observe.orders import order_cells
 from anabranch.plan.join_order import shape_of
 from anabranch.plan.orders.plan_cost import PlanCost, compared_plans
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.measure_orders import LISTED, latenesses
+from anabranch.runtime.driver.changes.measure_orders import LISTED, latenesses
+from anabranch.runtime.driver.step.context import StepContext
 
 # So many orders are shown below a plan.
 SHOWN = 5

@@ -13,8 +13,8 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError
 from anabranch.manager.order_costs import OrderCosts
 from anabranch.quantities.clock import Clock
-from anabranch.runtime.driver import measure_orders
-from anabranch.runtime.driver.measure_orders import measure_orders as measure
+from anabranch.runtime.driver.changes import measure_orders
+from anabranch.runtime.driver.changes.measure_orders import measure_orders as measure
 from tests.oracle.referee import query
 from tests.oracle.steps import Kind, Steps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from anabranch.state.merging.merge_budget import merge_rows
+from anabranch.state.merge_budget import merge_rows
 from anabranch.state.run import RunFile
 from anabranch.state.spine import Spine
 

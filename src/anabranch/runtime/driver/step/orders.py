@@ -8,8 +8,8 @@ from pathlib import Path
 
 from anabranch.checkpoint.step import Batch, End, Replay, StepKind
 from anabranch.processor.tasks import StepTask
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.times import StepTimes
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.times import StepTimes
 from anabranch.state.groups import GroupSet
 from anabranch.state.spill import CleanUp
 

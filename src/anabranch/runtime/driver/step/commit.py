@@ -16,9 +16,9 @@ from anabranch.manager.actions.clean_up_groups import clean_up_sentences
 from anabranch.manager.debt import backlog
 from anabranch.manager.monitor import Moment
 from anabranch.observe.events import EventKind
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.orders import Orders
-from anabranch.runtime.driver.step_result import (
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.orders import Orders
+from anabranch.runtime.driver.step.result import (
     NO_BATCH,
     StepResult,
     add_totals,

@@ -5,11 +5,11 @@ Nobody is there who could be told of an error. What fails is told as an event, a
 
 from __future__ import annotations
 
-from anabranch.api.migrating import Migrator, measure_if_due
+from anabranch.api.changes.migrator import Migrator, measure_if_due
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import MigrateQuery
 from anabranch.observe.events import EventKind
-from anabranch.runtime.driver.context import StepContext
+from anabranch.runtime.driver.step.context import StepContext
 
 
 class PolicyMigrations:

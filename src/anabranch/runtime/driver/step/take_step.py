@@ -14,9 +14,9 @@ import time
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.checkpoint.step import StepKind
-from anabranch.runtime.driver.commit import commit
-from anabranch.runtime.driver.context import StepContext
-from anabranch.runtime.driver.orders import Orders, compose, tasks
+from anabranch.runtime.driver.step.commit import commit
+from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.orders import Orders, compose, tasks
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.failpoints import failpoint
 from anabranch.state.report import combine

@@ -32,7 +32,6 @@ from anabranch.plan.join_order import rearranged, shape_of
 from anabranch.plan.network import Network
 from anabranch.plan.watermark import retention
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.context import StepContext
 from anabranch.runtime.driver.open_run import (
     OpenedRun,
     Prepare,
@@ -44,6 +43,7 @@ from anabranch.runtime.driver.open_run import (
     resumed,
     switch,
 )
+from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.exchange.rehash import Rewriting, rehash
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator

@@ -1,0 +1,10 @@
+"""What changes a run while it goes on.
+
+checks             what a change has to keep to
+host               a run as its migrations and changes see it
+replacement        another query in the place of one, with its state
+migration          the handle of a migration
+migrator           begins, ends and cancels migrations
+policy_migrations  migrations that policies decide on
+plans              the orders in which joins could run, with what they cost
+"""
