@@ -35,8 +35,8 @@ from anabranch.observe.events import Event, EventKind
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import BatchProgress, Progress
 from anabranch.plan.explain import Picture
-from anabranch.plan.plan_cost import PlanCost
-from anabranch.plan.query_change import ChangePreview
+from anabranch.plan.orders.plan_cost import PlanCost
+from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.svg import as_svg
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose, switch

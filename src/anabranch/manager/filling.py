@@ -27,7 +27,7 @@ import numpy as np
 from anabranch.errors import ConfigError
 from anabranch.manager.distribution import Distribution
 from anabranch.plan.network import Network
-from anabranch.plan.port_state import PortState
+from anabranch.plan.sharing.port_state import PortState
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import RunFile
