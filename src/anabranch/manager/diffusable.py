@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def undiffusable(operator: OperatorShape, plan: PlanShape) -> str | None:
     """Why no group of an operator can ever be diffused; None if groups can."""
-    if operator.grouping is not None or len(operator.ports) < 2 or not operator.is_join:
-        return "only joins can be diffused, since any other group has to be answered at one place"
+    if operator.number in plan.diffusable:
+        return None
     fused = [plan.operators[n].name for n in plan.members(operator.family) if n != operator.number]
     if fused:
         return f"it is fused with the {', the '.join(fused)}, which would have to be diffused alike"
-    return None
+    return "only joins can be, since any other group has to be answered at one place"
 
 
 def obstacles(change: Change, operator: int, groups: Collection[int]) -> Iterator[str]:

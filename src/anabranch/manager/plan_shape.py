@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from anabranch.kernel.join.window_join import WindowJoin
 from anabranch.kernel.operator import SpillableOperator, answers_later
 from anabranch.plan.network import Network
 from anabranch.processor.tasks import ProcessorPlan
@@ -42,7 +41,6 @@ class OperatorShape:
     ports: tuple[int, ...]
     spillable: bool = True
     grouping: int | None = None
-    is_join: bool = False
     unbounded: bool = True
     family: int = 0
     answers_later: bool = False
@@ -98,7 +96,6 @@ def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> 
             and entry.operator.can_spill
             and not network.is_shadow(entry.number),
             grouping=plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
-            is_join=isinstance(entry.operator, WindowJoin) and not network.is_shadow(entry.number),
             unbounded=entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
             family=families[entry.number],
             answers_later=answers_later(entry.operator),

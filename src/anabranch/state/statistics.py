@@ -89,13 +89,13 @@ class Statistics:
             np.add.reduceat(self.produced, first),
             np.add.reduceat(self.recent, first),
             np.maximum.reduceat(self.inserted, first),
-            np.add.reduceat(self.arrived, first),
+            np.add.reduceat(self.arrivals, first),
         )
 
     def begun_anew(self) -> Statistics:
         """Statistics of the same groups at a processor that has done nothing for them yet."""
         nothing = np.zeros_like(self.bytes)
-        return Statistics(self.groups, nothing, nothing, np.zeros_like(self.recent), self.inserted, nothing)
+        return Statistics(self.groups, nothing, nothing, np.zeros_like(self.recent), self.inserted, 0 * self.arrivals)
 
     def of_groups(self, groups: GroupSet) -> Statistics:
         """The statistics of some groups only."""
