@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from anabranch.bench.flat import Finding, FlatOptions
-from anabranch.bench.flat_recipes import GrowthRecipe, HotBatchRecipe, HotHistoryRecipe, Phases
-from anabranch.bench.recipe import Recipe, count_results
+from anabranch.bench.inputs.flat_recipes import GrowthRecipe, HotBatchRecipe, HotHistoryRecipe, Phases
+from anabranch.bench.inputs.recipe import Recipe, count_results
 from anabranch.errors import ConfigError
 
 PHASES = Phases(warmup=1, reference=2, growth=2, final=2, growth_factor=3)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.bench.child import Measurement
-from anabranch.bench.job import Batch, Outcome
+from anabranch.bench.contenders.child import Measurement
+from anabranch.bench.contenders.job import Batch, Outcome
+from anabranch.bench.contenders.memory import MemoryPeak
 from anabranch.bench.machine import Machine
-from anabranch.bench.memory import MemoryPeak
 from anabranch.bench.raw_results import Commit, Origin, check_target, commit_of, origin_of, save, with_effect
 from anabranch.bench.throughput import ThroughputOptions, ThroughputResult, ratios, summarise
 from anabranch.errors import ConfigError

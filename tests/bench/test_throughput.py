@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from anabranch.bench.child import Measurement
-from anabranch.bench.job import Batch, Job, Outcome
+from anabranch.bench.contenders.child import Measurement
+from anabranch.bench.contenders.job import Batch, Job, Outcome
+from anabranch.bench.contenders.memory import MemoryPeak
 from anabranch.bench.machine import Machine
-from anabranch.bench.memory import MemoryPeak
 from anabranch.bench.throughput import (
     ThroughputOptions,
     ThroughputResult,

@@ -16,7 +16,8 @@ import typer
 from typer.testing import CliRunner
 
 import anabranch
-from anabranch.bench import child, throughput
+from anabranch.bench import throughput
+from anabranch.bench.contenders import child
 from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.rig.experiment import Claim, Experiment, Findings
 from anabranch.cli import bench_output, papers

@@ -30,8 +30,12 @@ def statistics(
     recent: PerGroup | None = None,
     ages: PerGroup | None = None,
     arrived: PerGroup | None = None,
+    arrivals: Sequence[PerGroup] = (),
 ) -> Statistics:
-    """Groups of these sizes in bytes; each gave one result, all of them recent, has just got a row, and counts none."""
+    """Groups of these sizes in bytes; each gave one result, all of them recent, has just got a row, and counts none.
+
+    Rows have `arrived` at one port, or there are `arrivals` at several.
+    """
     groups = np.array(sorted(sizes) if isinstance(sizes, Mapping) else range(len(sizes)), dtype=np.int64)
     made = _vector(groups, produced, 1)
     return Statistics(
@@ -40,7 +44,7 @@ def statistics(
         made.astype(np.int64),
         made if recent is None else _vector(groups, recent, 0),
         NOW - _vector(groups, ages, 0),
-        _vector(groups, arrived, 0).astype(np.int64),
+        np.stack([_vector(groups, port, 0).astype(np.int64) for port in arrivals or (arrived,)], axis=1),
     )
 
 
@@ -51,12 +55,14 @@ def operator(
     number: int = 0,
     spilled: Sequence[int] = (),
     returned: Sequence[int] = (),
+    diffused: Sequence[int] = (),
     **fields: Any,
 ) -> OperatorView:
     """An operator that is a family of its own. `fields` are further ones of `OperatorView`."""
     known = groups if isinstance(groups, Statistics) else statistics(groups, produced)
-    on_disk, back = (GroupSet.of(COUNT, some) if len(some) else None for some in (spilled, returned))
-    return OperatorView(number, known, **{"family": number, "spilled": on_disk, "returned": back, **fields})
+    named = {"spilled": spilled, "returned": returned, "diffused": diffused}
+    sets = {name: GroupSet.of(COUNT, some) if len(some) else None for name, some in named.items()}
+    return OperatorView(number, known, **{"family": number, **sets, **fields})
 
 
 def processor(number: int, *operators: OperatorView, **fields: Any) -> ProcessorView:

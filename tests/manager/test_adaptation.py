@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
+
 from anabranch.manager.actions import Action
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import MemoryBudgets
@@ -12,14 +14,16 @@ from anabranch.manager.distribution import Distribution
 from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Snapshot
-from anabranch.plan.routing import owned_by
+from anabranch.plan.routing import Everywhere, Routing, Spread, owned_by
 from anabranch.state.groups import GroupSet
-from anabranch.state.manifest import Manifest
+from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.report import Report
 from anabranch.state.spill import CleanUp
+from anabranch.state.statistics import Statistics
 
 GROUPS = 4
 SEEN: list[list[int]] = []
+SHOWN: list[Snapshot] = []
 
 
 class Looks:
@@ -29,6 +33,51 @@ class Looks:
         returned = snapshot.processors[0].operators[0].returned
         SEEN.append([] if returned is None else returned.numbers().tolist())
         return iter(())
+
+
+class Keeps:
+    """A policy that decides nothing, and keeps what it is shown."""
+
+    def decide(self, snapshot: Snapshot) -> Iterator[Action]:
+        SHOWN.append(snapshot)
+        return iter(())
+
+
+def test_policies_know_which_groups_are_diffused_where_and_which_of_their_streams_is_the_faster_one(
+    tmp_path: Path,
+) -> None:
+    SHOWN.clear()
+    plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
+    arrivals = np.array([[5, 3], [700, 20]])
+    groups, nothing = np.array([0, 2]), np.zeros(2, dtype=np.int64)
+    known = Statistics(groups, nothing + 10, nothing, nothing.astype(float), nothing + 1.0, arrivals)
+    manifest = Manifest(Manifest.empty(2).spines, (OperatorState(statistics=known),))
+    hosts = (0, 1)
+    routing = Routing((0,) * GROUPS).diffuse([2], (Spread(hosts, (1.0, 1.0)), Everywhere(hosts)))
+    distribution = Distribution((manifest, Manifest.empty(2, 1)), (routing,))
+    adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), [Keeps()])
+    adaptation.adapt(Moment(1, (None,), ()), distribution, [Report.empty(p, 2, 1, 0) for p in range(2)])
+    [shown] = SHOWN
+    assert shown.routings == (routing,)
+    for processor in shown.processors:
+        diffused = processor.operators[0].diffused
+        assert diffused is not None
+        assert diffused.numbers().tolist() == [2]
+    assert shown.processors[0].operators[0].statistics.arrivals.tolist() == arrivals.tolist()
+    partitions = shown.processors[0].partitions()
+    assert partitions.group.tolist() == [0, 2]
+    assert partitions.diffused.tolist() == [False, True]
+
+
+def test_only_joins_that_run_by_themselves_can_be_diffused() -> None:
+    operators = (
+        OperatorShape(0, "join", (0, 1), family=0),
+        OperatorShape(1, "groups", (2,), grouping=0, family=1),
+        OperatorShape(2, "join", (3, 4), family=2),
+        OperatorShape(3, "groups", (5,), grouping=1, family=2),
+        OperatorShape(4, "join of a shadow", (6, 7), spillable=False, family=4),
+    )
+    assert PlanShape(operators, GROUPS).diffusable == (0,)
 
 
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:

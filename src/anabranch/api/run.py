@@ -20,8 +20,8 @@ from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import BatchProgress, Progress
 from anabranch.plan.explain import Picture
-from anabranch.plan.plan_cost import PlanCost
-from anabranch.plan.query_change import ChangePreview
+from anabranch.plan.orders.plan_cost import PlanCost
+from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.svg import as_svg
 
 if TYPE_CHECKING:

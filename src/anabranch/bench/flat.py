@@ -27,11 +27,11 @@ from typing import Any
 
 from rich.table import Table
 
-from anabranch.bench.child import Measurement, measure
-from anabranch.bench.flat_recipes import STREAMS, GrowthRecipe, HotBatchRecipe, HotHistoryRecipe, Phases
-from anabranch.bench.job import ANABRANCH, Job
+from anabranch.bench.contenders.child import Measurement, measure
+from anabranch.bench.contenders.job import ANABRANCH, Job
+from anabranch.bench.inputs.flat_recipes import STREAMS, GrowthRecipe, HotBatchRecipe, HotHistoryRecipe, Phases
+from anabranch.bench.inputs.recipe import Recipe, UniformRecipe, materialise
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import Recipe, UniformRecipe, materialise
 from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 Report = Callable[[str], None]

@@ -20,8 +20,8 @@ from statistics import median
 
 from rich.table import Table
 
-from anabranch.bench.child import Measurement, measure
-from anabranch.bench.job import (
+from anabranch.bench.contenders.child import Measurement, measure
+from anabranch.bench.contenders.job import (
     ANABRANCH,
     CHAIN,
     CONTENDERS,
@@ -34,8 +34,8 @@ from anabranch.bench.job import (
     WINDOWS,
     Job,
 )
+from anabranch.bench.inputs.recipe import ChainRecipe, GroupsRecipe, Input, UniformRecipe, materialise
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import ChainRecipe, GroupsRecipe, Input, UniformRecipe, materialise
 from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 

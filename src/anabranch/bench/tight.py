@@ -19,10 +19,10 @@ from statistics import median
 
 from rich.table import Table
 
-from anabranch.bench.child import Measurement, measure
-from anabranch.bench.job import ANABRANCH, MULTIWAY, Job
+from anabranch.bench.contenders.child import Measurement, measure
+from anabranch.bench.contenders.job import ANABRANCH, MULTIWAY, Job
+from anabranch.bench.inputs.recipe import UniformRecipe, materialise
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import UniformRecipe, materialise
 from anabranch.errors import BenchmarkError, ConfigError
 from anabranch.observe.numbers import format_bytes, parse_bytes
 

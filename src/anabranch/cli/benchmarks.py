@@ -19,8 +19,7 @@ from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.changes import ChangesOptions
-from anabranch.bench.flat import EXPERIMENTS, FlatOptions
-from anabranch.bench.job import (
+from anabranch.bench.contenders.job import (
     CHAIN,
     CONTENDERS,
     GROUPBY,
@@ -30,6 +29,7 @@ from anabranch.bench.job import (
     SINKS,
     TRANSFORM,
 )
+from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions

@@ -1,8 +1,8 @@
 """Which state a changed query goes on with, what of it is lacking, and what cannot be done.
 
 The new query is a shadow beside the old one (`filling`), but its inputs may have other windows, conditions and columns.
-A port of a stream is filled from the state that fits it best (`plan/leaf_state`); joined rows are listed only if they
-are the same rows, and computed otherwise.
+A port of a stream is filled from the state that fits it best (`plan/sharing/leaf_state`); joined rows are listed only
+if they are the same rows, and computed otherwise.
 
 Rows are gone that the old query had no use for any more. What the new one needs is known by the watermarks at the
 change: a row that is older than its port's purge threshold meets nothing that is still to come. So the state of a port
@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.manager.filling import Filling, fed_ports
-from anabranch.plan.leaf_state import Fit, LeafState
 from anabranch.plan.network import Network
-from anabranch.plan.query_change import Fate, StateChange
+from anabranch.plan.sharing.leaf_state import Fit, LeafState
+from anabranch.plan.sharing.query_change import Fate, StateChange
 from anabranch.plan.watermark import Thresholds
 
 # By port of the shadow that rows of a stream come to: the state that fits it best.

@@ -27,7 +27,7 @@ import numpy as np
 from anabranch.errors import ConfigError
 from anabranch.manager.distribution import Distribution
 from anabranch.plan.network import Network
-from anabranch.plan.port_state import PortState
+from anabranch.plan.sharing.port_state import PortState
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.run import RunFile
@@ -194,7 +194,12 @@ def _with_rows(
         )
         nothing = np.zeros(groups, dtype=np.int64)
         known = Statistics(
-            np.arange(groups), sizes, nothing, nothing.astype(np.float64), np.where(sizes > 0, now, 0.0), nothing
+            np.arange(groups),
+            sizes,
+            nothing,
+            nothing.astype(np.float64),
+            np.where(sizes > 0, now, 0.0),
+            np.zeros((groups, len(ports)), dtype=np.int64),
         )
         states[operator] = OperatorState(statistics=known.present(), held=held if any(held) else ())
     return Manifest(tuple(spines), tuple(states))

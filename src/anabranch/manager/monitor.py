@@ -14,6 +14,7 @@ from anabranch.manager.distribution import Distribution
 from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Debt, OperatorView, ProcessorView, Snapshot
+from anabranch.plan.routing import Routing
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
@@ -70,12 +71,16 @@ class Monitor:
         now = self._clock()
         before, self._looked = self._looked, now
         processors = []
+        diffused = [_diffused(routing) for routing in distribution.routings]
         for p, (manifest, report) in enumerate(zip(distribution.manifests, reports, strict=True)):
             processors.append(
                 ProcessorView(
                     p,
                     manifest.bytes,
-                    tuple(self._operator(operator, manifest, report, moment) for operator in self._plan.operators),
+                    tuple(
+                        self._operator(operator, manifest, report, moment, diffused[operator.number])
+                        for operator in self._plan.operators
+                    ),
                     memory=self._memory.of(p),
                     busy=report.busy_ms / 1000,
                     cpu=report.cpu_ms / 1000,
@@ -96,9 +101,17 @@ class Monitor:
             usual=moment.usual,
             awaiting=moment.awaiting,
             orders=moment.orders,
+            routings=distribution.routings,
         )
 
-    def _operator(self, operator: OperatorShape, manifest: Manifest, report: Report, moment: Moment) -> OperatorView:
+    def _operator(
+        self,
+        operator: OperatorShape,
+        manifest: Manifest,
+        report: Report,
+        moment: Moment,
+        diffused: GroupSet | None,
+    ) -> OperatorView:
         number, groups = operator.number, self._plan.groups
         state = manifest.operators[number]
         owing = owing_groups(operator, state, moment.settled, groups) if state.generations else None
@@ -111,12 +124,19 @@ class Monitor:
             held_rows(state, groups, self._cuts) if state.held else {},
             operator.answers_later,
             union_by_operator(*self._returned).get(number),
+            diffused,
             debt=None if owing is None else _debt(owing, state.generations, groups),
             lagging=bool(state.lagging),
             rows=report.worked[number],
             results=report.produced[number],
             cpu=report.operator_cpu_ms[number] / 1000,
         )
+
+
+def _diffused(routing: Routing) -> GroupSet | None:
+    if not routing.diffused:
+        return None
+    return GroupSet.of(len(routing.placement), (group for group, _ in routing.diffused))
 
 
 def _debt(owing: GroupSet, generations: Sequence[Generation], groups: int) -> Debt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from anabranch.plan.plan_cost import PlanCost
+from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.state.store import Json
 
 

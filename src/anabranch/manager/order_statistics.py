@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
-from anabranch.plan.join_estimates import MeasuredEstimates
+from anabranch.plan.orders.join_estimates import MeasuredEstimates
 
 # Measuring takes less than this share of the time.
 SHARE_OF_TIME = 0.02

@@ -65,6 +65,16 @@ class PlanShape:
         pairs = sorted((port, operator.number) for operator in self.operators for port in operator.ports)
         return tuple(number for _, number in pairs)
 
+    @property
+    def diffusable(self) -> tuple[int, ...]:
+        """The operators whose groups can be diffused: joins that run by themselves, and are answered."""
+        alone = {family for family in self.families if self.families.count(family) == 1}
+        return tuple(
+            operator.number
+            for operator in self.operators
+            if len(operator.ports) > 1 and operator.spillable and operator.family in alone
+        )
+
     def members(self, family: int) -> list[int]:
         """The operators of a family."""
         return [operator.number for operator in self.operators if operator.family == family]

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from anabranch.manager.actions import Action
 from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import PlanShape
+from anabranch.plan.routing import Routing
 from anabranch.state.groups import GroupSet
 from anabranch.state.statistics import Statistics
 
@@ -43,7 +44,8 @@ class OperatorView:
     Of the groups in `spilled` some state is on disk only; None if there are none, and `debt` if they owe nothing.
     `held` are rows that wait, by group; answers of a grouping may be `lagging` by that. An operator that
     `answers_later` has little to do with a row until it is settled, in a later step than it came in, and counts its
-    answers. Groups that have `returned` were brought back from disk in this step or the last.
+    answers. Groups that have `returned` were brought back from disk in this step or the last. `diffused` are those of
+    the operator that are diffused over several processors, wherever these are; None if there are none.
 
     In the last step it worked on so many `rows`, which gave so many `results`, and took so many seconds of CPU time.
     """
@@ -56,6 +58,7 @@ class OperatorView:
     held: Mapping[int, int] = field(default_factory=dict)
     answers_later: bool = False
     returned: GroupSet | None = None
+    diffused: GroupSet | None = None
     debt: Debt | None = None
     lagging: bool = False
     rows: int = 0
@@ -110,8 +113,8 @@ class Partitions:
 
     `bytes` are active (Ps in paper 1), `recent` are results (Po) of which old ones count less, and `arrived` are rows
     since the beginning (the difference between two snapshots is Np in paper 2). Of `spilled` groups some state is on
-    disk. `held` rows wait. Of the rows that have arrived some came to operators that answer `later`, and `answered` is
-    how many results these have given.
+    disk. `held` rows wait. Partitions that are `diffused` over several processors stay as they are. Of the rows that
+    have arrived some came to operators that answer `later`, and `answered` is how many results these have given.
     """
 
     family: Integers
@@ -121,6 +124,7 @@ class Partitions:
     arrived: Integers
     spilled: NDArray[np.bool_]
     held: Integers
+    diffused: NDArray[np.bool_]
     later: Integers
     answered: Integers
 
@@ -132,6 +136,7 @@ class Partitions:
             members = [view for view in operators if view.family == family]
             spilled = [view.spilled.numbers() for view in members if view.spilled is not None]
             on_disk = np.unique(np.concatenate([np.empty(0, dtype=np.int64), *spilled]))
+            diffused = [view.diffused.numbers() for view in members if view.diffused is not None]
             waiting = np.unique(np.array([group for view in members for group in view.held], dtype=np.int64))
             groups = np.unique(np.concatenate([on_disk, waiting, *(view.statistics.groups for view in members)]))
             count = int(groups.max(initial=-1)) + 1
@@ -147,13 +152,15 @@ class Partitions:
                     np.sum([each.arrived for each in statistics], axis=0)[groups],
                     np.isin(groups, on_disk),
                     np.array([sum(view.held.get(g, 0) for view in members) for g in groups.tolist()], dtype=np.int64),
+                    np.isin(groups, np.concatenate([np.empty(0, dtype=np.int64), *diffused])),
                     np.sum([each.arrived for each in patient], axis=0)[groups],
                     np.sum([each.produced for each in patient], axis=0)[groups],
                 )
             )
         if not parts:
             none = np.empty(0, dtype=np.int64)
-            return cls(none, none, none, np.empty(0), none, np.empty(0, dtype=bool), none, none, none)
+            no = np.empty(0, dtype=bool)
+            return cls(none, none, none, np.empty(0), none, no, none, no, none, none)
         return cls(*(np.concatenate(vectors) for vectors in zip(*parts, strict=True)))
 
 
@@ -164,7 +171,7 @@ class Snapshot:
     The batch brought `arrived` rows, where `usual` is what batches bring on average; 0 if that is not known, or if it
     was a step without a batch. Somebody may be `awaiting` the results of all groups that were spilled up to a step.
     `orders` are the costs of orders of joins as they were measured last, None before the first time; a policy has them
-    measured by having an attribute `compares_orders` that is true.
+    measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go.
     """
 
     step: int
@@ -176,6 +183,7 @@ class Snapshot:
     usual: float = 0.0
     awaiting: int | None = None
     orders: OrderCosts | None = None
+    routings: tuple[Routing, ...] = ()
 
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.plan.identity import CanonicalPart, CanonicalQuery, Demand
 from anabranch.plan.network import Answer, Column, Feed, Input, Network, Operator, Port, Request
-from anabranch.plan.port_state import PortState
 from anabranch.plan.query import (
     RESERVED,
     AggregateCall,
@@ -23,6 +21,8 @@ from anabranch.plan.query import (
     joined_column,
     quote,
 )
+from anabranch.plan.sharing.identity import CanonicalPart, CanonicalQuery, Demand
+from anabranch.plan.sharing.port_state import PortState
 from anabranch.plan.texts import inlined, substituted
 
 

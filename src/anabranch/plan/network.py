@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.plan.port_state import PortState
 from anabranch.plan.query import ContinuousQuery, Grouping, JoinInput, Output, StreamSchema
+from anabranch.plan.sharing.port_state import PortState
 
 # An alias and a column of it; or, among the terms of a key, an expression over its columns.
 Column = tuple[str, str]

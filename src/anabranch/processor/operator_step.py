@@ -47,7 +47,7 @@ def run_operator(
     after, state = purge(work, spines, state)
     after = consolidate(work, after)
     arrived = _arrived_by_group(work)
-    touched = arrived > 0
+    touched = arrived.sum(axis=1) > 0
     attempt.report.worked[operator.number] += int(arrived.sum())
     yield from send_results(work, _results(work, after, state))
     fresh = work.produced.copy()
@@ -110,11 +110,12 @@ def _results(work: OperatorAtWork, spines: list[Spine], state: OperatorState) ->
 
 
 def _arrived_by_group(work: OperatorAtWork) -> NDArray[np.int64]:
-    """The number of rows that come to the operator in this step, by group."""
+    """The number of rows that come to the operator in this step, by group and port."""
     groups = work.attempt.plan.groups
-    counts = np.zeros(groups, dtype=np.int64)
-    for rows in (rows for port in work.ports for rows in work.deltas.at(port)):
-        counts += group_counts(rows.hashes, groups)
+    counts = np.zeros((groups, len(work.ports)), dtype=np.int64)
+    for nth, port in enumerate(work.ports):
+        for rows in work.deltas.at(port):
+            counts[:, nth] += group_counts(rows.hashes, groups)
     return counts
 
 
@@ -134,9 +135,9 @@ def _update(
     """The statistics of groups after the step.
 
     `sizes` are the bytes of each group, None if they are the same; `fresh` are the results of new rows, `arrived` the
-    rows that came, and `touched` are the groups that got any or were brought back.
+    rows that came, by port, and `touched` are the groups that got any or were brought back.
     """
-    before = statistics.dense(work.attempt.plan.groups)
+    before = statistics.dense(work.attempt.plan.groups, len(work.ports))
     return Statistics(
         before.groups,
         before.bytes if sizes is None else sizes,
@@ -144,5 +145,5 @@ def _update(
         # Groups that are brought back from disk bring their old results along; groups that stay there count none.
         before.recent * DECAY + np.minimum(work.produced, fresh),
         np.where(touched, work.attempt.task.now, before.inserted),
-        before.arrived + arrived,
+        before.arrivals + arrived,
     ).present()

@@ -1,5 +1,7 @@
 """Statistics of the partition groups of an operator, as vectors: size, results, last insert, rows (SPEC section 1).
 
+Rows are counted per port: which of the streams of a group is the faster one decides how it can be diffused.
+
 Productivity is Ps/Po, size over output: large means unproductive. Po is counted since the group began to be active; the
 past may not predict (paper 1, footnote 5), so it is also kept with old results counting less: `recent` is multiplied by
 `DECAY` at every step. The time of the last insert is the driver's.
@@ -31,14 +33,20 @@ def _floats() -> NDArray[np.float64]:
 @dataclass(frozen=True, slots=True, eq=False)
 class Statistics:
     """One entry per group in `groups`, which ascend: active bytes, results, recent results, the time of the last
-    insert, and how many rows have arrived."""
+    insert, and how many rows have arrived, in a column per port (`arrivals`; no column where nothing is known)."""
 
     groups: NDArray[np.int64] = field(default_factory=_integers)
     bytes: NDArray[np.int64] = field(default_factory=_integers)
     produced: NDArray[np.int64] = field(default_factory=_integers)
     recent: NDArray[np.float64] = field(default_factory=_floats)
     inserted: NDArray[np.float64] = field(default_factory=_floats)
-    arrived: NDArray[np.int64] = field(default_factory=_integers)
+    arrivals: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), dtype=np.int64))
+
+    @property
+    def arrived(self) -> NDArray[np.int64]:
+        """How many rows have arrived, at all ports together."""
+        total: NDArray[np.int64] = self.arrivals.sum(axis=1)
+        return total
 
     def present(self) -> Statistics:
         """Without the groups for which all is 0."""
@@ -51,15 +59,18 @@ class Statistics:
     def __hash__(self) -> int:
         return hash(self.groups.tobytes())
 
-    def dense(self, count: int) -> Statistics:
-        """One entry per group, 0 for groups without statistics."""
+    def dense(self, count: int, ports: int = 0) -> Statistics:
+        """One entry per group, 0 for groups without statistics; at least so many ports."""
 
         def spread(values: NDArray[Any]) -> NDArray[Any]:
-            everywhere = np.zeros(count, dtype=values.dtype)
+            everywhere = np.zeros((count, *values.shape[1:]), dtype=values.dtype)
             everywhere[self.groups] = values
             return everywhere
 
-        return Statistics(np.arange(count), *map(spread, self._vectors[1:]))
+        _, sizes, produced, recent, inserted, arrivals = self._vectors
+        missing = np.zeros((count, max(ports - arrivals.shape[1], 0)), dtype=np.int64)
+        by_port = np.hstack([spread(arrivals), missing])
+        return Statistics(np.arange(count), spread(sizes), spread(produced), spread(recent), spread(inserted), by_port)
 
     def union(self, other: Statistics) -> Statistics:
         """The statistics of both, which have no group in common."""
@@ -75,7 +86,7 @@ class Statistics:
 
     @property
     def _vectors(self) -> tuple[NDArray[Any], ...]:
-        return (self.groups, self.bytes, self.produced, self.recent, self.inserted, self.arrived)
+        return (self.groups, self.bytes, self.produced, self.recent, self.inserted, self.arrivals)
 
     def to_json(self) -> Json:
         """As stored in a manifest."""
@@ -85,13 +96,13 @@ class Statistics:
             "produced": self.produced.tolist(),
             "recent": np.round(self.recent, 3).tolist(),
             "inserted": np.round(self.inserted, 3).tolist(),
-            "arrived": self.arrived.tolist(),
+            "arrived": self.arrivals.T.tolist(),
         }
 
     @classmethod
     def from_json(cls, data: Json) -> Statistics:
         """The inverse of `to_json`."""
-        integers = ("groups", "bytes", "produced", "arrived")
-        groups, sizes, produced, arrived = (np.array(data[name], dtype=np.int64) for name in integers)
+        groups, sizes, produced = (np.array(data[name], dtype=np.int64) for name in ("groups", "bytes", "produced"))
         recent, inserted = (np.array(data[name], dtype=np.float64) for name in ("recent", "inserted"))
-        return cls(groups, sizes, produced, recent, inserted, arrived)
+        by_port = np.array(data["arrived"], dtype=np.int64).reshape(len(data["arrived"]), len(groups))
+        return cls(groups, sizes, produced, recent, inserted, by_port.T)

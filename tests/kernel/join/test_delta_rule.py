@@ -189,7 +189,7 @@ def with_statistics(spines: list[Spine], state: OperatorState, cuts: Cuts) -> Op
     active = present_groups((piece for spine in spines for piece in spine.slices()), count, cuts).mask().astype(int)
     retired = present_groups((piece for spine in spines for piece in spine.retired), count, cuts)
     shares = active.astype(float)
-    known = Statistics(np.arange(len(active)), active, active, shares, shares, active).present()
+    known = Statistics(np.arange(len(active)), active, active, shares, shares, active[:, None]).present()
     return replace(state, statistics=known, retired=retired or None)
 
 

@@ -26,10 +26,11 @@ def fed(
     spilled: Sequence[int] = (),
     spilled_bytes: int = 0,
     moves: bool = False,
+    diffused: Sequence[int] = (),
 ) -> ProcessorView:
     """A processor with groups that so many rows have arrived for, of 10 bytes unless told."""
     known = statistics({group: 10 if sizes is None else sizes[group] for group in arrived}, arrived=arrived)
-    groups = operator(known, spilled=spilled)
+    groups = operator(known, spilled=spilled, diffused=diffused)
     return processor(number, groups, memory=memory, busy=busy, spilled_bytes=spilled_bytes, moves=moves)
 
 

@@ -13,7 +13,7 @@ from anabranch.manager.order_costs import OrderCosts, QueryOrders
 from anabranch.manager.order_statistics import OrderStatistics
 from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.snapshot import Snapshot
-from anabranch.plan.plan_cost import PlanCost
+from anabranch.plan.orders.plan_cost import PlanCost
 
 SECONDS = 60.0
 

@@ -45,7 +45,7 @@ def spilled_twice(size: int) -> OperatorState:
 def holding(size: int) -> tuple[Spine, OperatorState]:
     """An operator with so many active bytes in one group."""
     one = np.array([0], dtype=np.int64)
-    active = Statistics(one, one + size, one, np.zeros(1), np.zeros(1), one)
+    active = Statistics(one, one + size, one, np.zeros(1), np.zeros(1), one[:, None])
     return Spine().insert(RunFile("active", 1, size, 0, None, None)), OperatorState(statistics=active)
 
 

@@ -84,6 +84,13 @@ def test_groups_with_state_on_disk_and_processors_with_a_move_under_way_are_left
     assert moved(round_of(FluxLoad(), snapshot(busy, idle, moving))) == [(2, 0, 1)]
 
 
+def test_groups_that_are_diffused_stay_and_their_rows_count_all_the_same() -> None:
+    seen = snapshot(fed(0, {0: 60, 1: 30, 2: 10}, 1.0, diffused=[0]), fed(1, {10: 20}, 0.2))
+    [move] = round_of(FluxLoad(), seen)
+    assert moved([move]) == [(1, 0, 1)]
+    assert move.reason.endswith("expected then: is busy 70% of the time, is busy 50% of the time")
+
+
 def test_a_receiver_that_has_done_nothing_is_taken_to_be_as_fast_as_the_donor() -> None:
     seen = snapshot(fed(0, {0: 60, 1: 40}, 1.0), fed(1, {}))
     [move] = round_of(FluxLoad(), seen)

@@ -58,6 +58,12 @@ def test_a_receiver_is_not_brought_over_its_memory_unless_all_memory_is_exhauste
     assert moved(round_of(FluxMemory(), snapshot(donor, tight))) == [(0, 0, 1)], "disk use is balanced"
 
 
+def test_groups_that_are_diffused_do_not_move() -> None:
+    first = fed(0, {0: 1, 1: 1, 2: 1}, sizes={0: 50, 1: 30, 2: 20}, diffused=[0])
+    second = fed(1, {10: 1}, sizes={10: 10})
+    assert moved(round_of(FluxMemory(), snapshot(first, second))) == [(1, 0, 1)]
+
+
 def test_groups_on_disk_move_only_if_asked_for_and_after_those_in_memory() -> None:
     sizes = {0: 30, 1: 20, 2: 5, 10: 5}
     first = fed(0, {0: 1, 1: 1, 2: 1}, sizes=sizes, spilled=[0], spilled_bytes=10)

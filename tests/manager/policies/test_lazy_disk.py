@@ -50,6 +50,11 @@ def test_nothing_moves_while_memory_is_even_enough() -> None:
     assert moved(list(LazyDisk(difference=0).decide(uneven))) == []
 
 
+def test_groups_that_are_diffused_do_not_move() -> None:
+    groups = operator({0: 20, 1: 20, 2: 20}, produced={0: 9, 1: 5, 2: 1}, diffused=[0])
+    assert moved(list(LazyDisk().decide(snapshot(processor(0, groups), processor(1))))) == [(0, 1, 0, 1)]
+
+
 def test_productive_groups_move_first() -> None:
     groups = operator({0: 20, 1: 20, 2: 20, 3: 20}, produced={0: 1, 1: 100, 2: 10, 3: 1})
     assert moved(list(LazyDisk().decide(snapshot(processor(0, groups), processor(1))))) == [(0, 1, 0, 1), (0, 2, 0, 1)]

@@ -38,6 +38,7 @@ class Model:
     fixed: float = 0.0
     loaded: list[float] = field(default_factory=lambda: [3.0] * 8)
     quiet: frozenset[int] = frozenset()
+    diffused: tuple[int, ...] = ()
     step: int = 0
     seconds: float = 0.0
     held: set[tuple[int, int]] = field(default_factory=set)
@@ -86,7 +87,9 @@ class Model:
             given = {group: self.answered.get((family, group), 0) for _, group in own} if self.later else come
             known = statistics({group: rows * ROW for group, rows in come.items()}, given, arrived=come)
             held = {group: self.waiting[family, group] for _, group in own if (family, group) in self.waiting}
-            operators.append(operator(known, number=family, held=held, answers_later=self.later))
+            operators.append(
+                operator(known, number=family, held=held, answers_later=self.later, diffused=self.diffused)
+            )
         return processor(
             p,
             *operators,
@@ -121,6 +124,16 @@ def test_groups_of_a_slow_processor_wait_so_that_the_others_need_not() -> None:
     assert max(times[5:]) <= 1.3 * settled
     assert sum(times[5:]) <= 1.05 * settled * len(times[5:])
     assert model.buffered(2) > 0
+
+
+def test_groups_that_are_diffused_do_not_wait() -> None:
+    model = Model(SkewBuffer(), [800.0] * 3 + [320.0], diffused=tuple(range(24, 28)))
+    held = set()
+    for _ in range(10):
+        model.run(100)
+        held |= {group for _, group in model.held}
+    assert held
+    assert held <= {28, 29, 30, 31}, "the others on the slow processor"
 
 
 def test_what_waits_comes_when_the_processor_is_fast_again() -> None:

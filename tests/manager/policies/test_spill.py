@@ -125,6 +125,11 @@ def test_a_group_that_has_just_come_back_is_pushed_only_if_there_is_no_other() -
     assert len(pushed(Spill(push=0.9), mixed([0], [40, 40, 40], memory=100, returned=[0, 1, 2]))) == 3
 
 
+def test_groups_that_are_diffused_are_not_pushed() -> None:
+    full = snapshot(processor(0, operator([40, 40, 40], diffused=[0, 1]), memory=100))
+    assert pushed(Spill(push=0.9), full) == [(0, 2)]
+
+
 @pytest.mark.parametrize("policy", [LazyDisk(), ActiveDisk()])
 def test_the_disks_spare_what_spill_spares(policy: LazyDisk | ActiveDisk) -> None:
     assert list(policy.decide(mixed([500], [10, 10, 10], memory=100))) == []

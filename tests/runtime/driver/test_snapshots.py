@@ -52,6 +52,9 @@ def test_policies_see_rows_results_bytes_and_cpu_time_of_each_operator(spark: Sp
     assert (of(first, "rows"), of(first, "results")) == ([20, 10], [10, 0])
     assert (of(second, "rows"), of(second, "results")) == ([0, 7], [0, 7])
     assert all(size > 0 for size in of(second, "active_bytes"))
+    for operator, expected in ((below, {"A": 10, "B": 10}), (above, {None: 10, "C": 7})):
+        arrived = sum(seen.operators[operator.number].statistics.arrivals.sum(axis=0) for seen in second.processors)
+        assert dict(zip([edge.alias for edge in operator.edges], arrived.tolist(), strict=True)) == expected
     for snapshot in SHOWN:
         for seen in snapshot.processors:
             assert seen.rows == sum(one.rows for one in seen.operators)

@@ -19,8 +19,8 @@ from anabranch.errors import ConfigError, MigrationError, did_you_mean
 from anabranch.language.shape import read_shape
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.arrangement import Shape, UnconnectedError
-from anabranch.plan.join_orders import Wish
-from anabranch.plan.migration_choice import Prediction
+from anabranch.plan.orders.join_orders import Wish
+from anabranch.plan.orders.migration_choice import Prediction
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.measure_orders import measure_orders

@@ -8,7 +8,7 @@ from anabranch.api.changes.migrator import Migrator, measure_if_due
 from anabranch.errors import ConfigError
 from anabranch.observe.orders import order_cells
 from anabranch.plan.join_order import shape_of
-from anabranch.plan.plan_cost import PlanCost, compared_plans
+from anabranch.plan.orders.plan_cost import PlanCost, compared_plans
 from anabranch.runtime.driver.changes.measure_orders import LISTED, latenesses
 from anabranch.runtime.driver.step.context import StepContext
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 
 from anabranch.errors import AnabranchError, ConfigError, did_you_mean
 from anabranch.observe.events import EventKind, EventLog
-from anabranch.plan.query_change import ChangePreview
+from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.migration import MigrationProposal, replace_query
 from anabranch.runtime.driver.changes.replacement import ChangeProposal, propose_change

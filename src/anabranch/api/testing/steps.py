@@ -36,8 +36,8 @@ from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import as_dict
-from anabranch.plan.plan_cost import PlanCost
-from anabranch.plan.query_change import ChangePreview
+from anabranch.plan.orders.plan_cost import PlanCost
+from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.quantities.clock import Clock
 from anabranch.runtime.driver.changes.manual import ManualChanges
 from anabranch.runtime.sinks.answers import Target

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from anabranch.plan.join_orders import Wish
+from anabranch.plan.orders.join_orders import Wish
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context

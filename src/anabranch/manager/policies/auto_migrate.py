@@ -31,9 +31,9 @@ from anabranch.manager.actions import MigrateQuery
 from anabranch.manager.order_costs import QueryOrders
 from anabranch.manager.policies.arguments import is_number
 from anabranch.manager.snapshot import Snapshot
-from anabranch.plan.join_orders import Wish
-from anabranch.plan.migration_choice import STRATEGIES
-from anabranch.plan.plan_cost import PlanCost
+from anabranch.plan.orders.join_orders import Wish
+from anabranch.plan.orders.migration_choice import STRATEGIES
+from anabranch.plan.orders.plan_cost import PlanCost
 
 AUTO = "auto"
 # In so many evaluations one after the other an order has to be better.

@@ -23,8 +23,8 @@ lower imbalance. With different speeds it makes the levels, sorted from the high
 move: so under a steady load no placement comes back, and moves end. Only a processor that was left without any load is
 tried again from time to time, since its speed is not known any more.
 
-Groups of which some state is on disk stay, unless `on_disk`; then they come after those in memory. Their state on disk
-is not known by group and is taken to be spread evenly over them.
+Groups that are diffused stay. So do groups of which some state is on disk, unless `on_disk`; then they come after those
+in memory. Their state on disk is not known by group and is taken to be spread evenly over them.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def _load_site(view: ProcessorView, collected: Collected, within_memory: bool) -
     partitions = view.partitions()
     tuples = collected.tuples(partitions)
     level, total = collected.utilisation(view.processor), int(tuples.sum())
-    order = np.flatnonzero((tuples > 0) & ~partitions.spilled & ~collected.rests(partitions))
+    movable = (tuples > 0) & ~partitions.spilled & ~partitions.diffused
+    order = np.flatnonzero(movable & ~collected.rests(partitions))
     order = order[np.argsort(-tuples[order], kind="stable")]
     room = view.memory - view.active_bytes if within_memory and view.memory is not None else inf
     return Site(
@@ -200,7 +201,7 @@ def _balance_memory(
 
 def _memory_site(view: ProcessorView, collected: Collected, level: int, room: float, on_disk: bool) -> Site:
     partitions = _with_disk(view)
-    movable = (partitions.bytes > 0) & ~collected.rests(partitions)
+    movable = (partitions.bytes > 0) & ~partitions.diffused & ~collected.rests(partitions)
     order = np.flatnonzero(movable if on_disk else movable & ~partitions.spilled)
     order = order[np.lexsort((-partitions.bytes[order], partitions.spilled[order]))]
     return Site(view.processor, level, 1.0, room, partitions, partitions.bytes.astype(np.float64), order)

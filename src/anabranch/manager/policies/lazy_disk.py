@@ -113,7 +113,7 @@ class LazyDisk:
 
     def _choose(self, partitions: Partitions, amount: float) -> NDArray[np.int64]:
         """The positions of the most productive groups that make up the amount."""
-        movable = np.flatnonzero(~partitions.spilled & (partitions.bytes > 0))
+        movable = np.flatnonzero(~partitions.spilled & ~partitions.diffused & (partitions.bytes > 0))
         order = movable[np.argsort(size_over_output(partitions.bytes, partitions.recent)[movable], kind="stable")]
         return order[fitting(partitions.bytes[order], amount)]
 

@@ -218,14 +218,15 @@ class SkewBuffer:
             partitions.held + _grown(partitions, partitions.arrived + partitions.held, self._counts[0].come) / steps
         )
         target, late = self._targets()
-        present = np.flatnonzero(expected > 0)
+        at_once = float(expected[partitions.diffused].sum())  # these do not wait: other processors have a part in them
+        present = np.flatnonzero((expected > 0) & ~partitions.diffused)
         waited = np.array([self._waited.get(key, 0) for key in _keys(partitions)], dtype=np.int64)
         order, go_on = _in_turn(waited[present])
         order = present[order]
         rows = expected[order]
-        allowance = self._allowance(view.processor, target)
+        allowance = self._allowance(view.processor, target) - at_once
         served = _served(rows, allowance + self._saved.get(view.processor, 0.0))
-        if rows[go_on].sum() <= self._allowance(view.processor, late):
+        if at_once + rows[go_on].sum() <= self._allowance(view.processor, late):
             served = max(served, go_on.stop)
         row_bytes = _row_bytes(view, partitions)
         served = max(served, _crowded(rows, (parse_bytes(self.size) - others) / row_bytes), 1)

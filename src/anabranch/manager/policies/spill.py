@@ -172,6 +172,8 @@ def _candidates(operators: Iterable[OperatorView], productivity: str, *, with_re
         there = statistics.bytes > 0
         if view.returned is not None and not with_returned:
             there &= ~view.returned.mask()[statistics.groups]
+        if view.diffused is not None:
+            there &= ~view.diffused.mask()[statistics.groups]
         counted = statistics.recent if productivity == RECENT else statistics.produced.astype(np.float64)
         groups = statistics.groups[there]
         numbers = np.full(len(groups), view.operator)

@@ -9,8 +9,8 @@ import json
 from collections.abc import Mapping
 
 from anabranch.plan.join_order import rearranged, shape_of
-from anabranch.plan.port_state import digest
 from anabranch.plan.query import AppliedOperator, ContinuousQuery, Grouping, Source, joined_column
+from anabranch.plan.sharing.port_state import digest
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.state.store import Json
 

@@ -21,9 +21,9 @@ from pyspark.sql import types as T
 
 from anabranch.errors import InconsistentStepError
 from anabranch.kernel.delta import sort_rows
-from anabranch.plan.leaf_state import columns_of
 from anabranch.plan.query import RESERVED, all_of, quote
 from anabranch.plan.routing import PortRouting
+from anabranch.plan.sharing.leaf_state import columns_of
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.exchange.long_rows import limit_batches
 from anabranch.runtime.exchange.route import address

@@ -1,9 +1,9 @@
 """Samples of the state at some ports, in one pass of Spark: the rows whose hash of a key lies in a range.
 
-Each class of equal terms has a range of its own, the same at all ports (`plan/join_sample` says what that is good for).
-At a port that is hashed, and so sorted, on the only class that its rows have, the range is a slice of each run: only
-that is handed on. At other ports all rows are read, and Spark computes the hashes. What comes back are hashes only. A
-file is verified when a process reads it for the first time, so that costs a pass over the whole of it, once.
+Each class of equal terms has a range of its own, the same at all ports (`plan/orders/join_sample` says what that is
+good for). At a port that is hashed, and so sorted, on the only class that its rows have, the range is a slice of each
+run: only that is handed on. At other ports all rows are read, and Spark computes the hashes. What comes back are hashes
+only. A file is verified when a process reads it for the first time, so that costs a pass over the whole of it, once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from anabranch.plan.join_sample import InputSample
+from anabranch.plan.orders.join_sample import InputSample
 from anabranch.plan.query import RESERVED, quote
 from anabranch.runtime.exchange.long_rows import limit_batches
 from anabranch.runtime.rows.carried import carried_type, from_carried, to_carried

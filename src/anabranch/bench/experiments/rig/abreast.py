@@ -26,7 +26,7 @@ from anabranch.api.run import Run
 from anabranch.bench.experiments.rig.trace import Trace, read_trace
 from anabranch.bench.experiments.rig.variant import Variant
 from anabranch.bench.experiments.rig.workload import Workload
-from anabranch.bench.slowdown import Slowdown
+from anabranch.bench.slow_machines.slowdown import Slowdown
 
 POLL_SECONDS = 0.1
 

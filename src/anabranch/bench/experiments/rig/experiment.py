@@ -25,8 +25,8 @@ from anabranch.bench.experiments.rig.abreast import run_abreast
 from anabranch.bench.experiments.rig.trace import Trace, read_trace
 from anabranch.bench.experiments.rig.variant import CutMemory, Variant, cut_memory
 from anabranch.bench.experiments.rig.workload import Workload
+from anabranch.bench.inputs.recipe import Input, materialise
 from anabranch.bench.machine import Machine, this_machine
-from anabranch.bench.recipe import Input, materialise
 from anabranch.errors import BenchmarkError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from anabranch.bench.recipe import FIRST_TIME, History, Recipe, Rows, UniformRecipe, count_results
+from anabranch.bench.inputs.recipe import FIRST_TIME, History, Recipe, Rows, UniformRecipe, count_results
 from anabranch.sources.synthetic import Synthetic
 
 

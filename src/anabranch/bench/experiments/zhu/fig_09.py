@@ -15,7 +15,7 @@ from anabranch.bench.experiments.zhu.case import with_full_state
 from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.setting import Setting
 from anabranch.bench.experiments.zhu.trace import MigrationTrace
-from anabranch.plan.migration_cost import parallel_track_seconds, parallel_track_seconds_of_paper
+from anabranch.plan.orders.migration_cost import parallel_track_seconds, parallel_track_seconds_of_paper
 from anabranch.runtime.driver.changes.migration import PARALLEL_TRACK
 
 WINDOWS = (500, 1_000, 2_000)

@@ -11,7 +11,7 @@ term is twice what comes out when the triples within a window are counted.
 from __future__ import annotations
 
 from anabranch.bench.experiments.zhu.setting import Setting
-from anabranch.plan.migration_cost import Join, joined_rate, moving_state_work, recomputed
+from anabranch.plan.orders.migration_cost import Join, joined_rate, moving_state_work, recomputed
 
 
 def of_equation_1(setting: Setting) -> tuple[float, float]:

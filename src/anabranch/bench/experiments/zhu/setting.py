@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from anabranch.bench.recipe import FIRST_TIME, Column
+from anabranch.bench.inputs.recipe import FIRST_TIME, Column
 
 STREAMS = ("A", "B", "C", "D")
 # The keys of each stream; neighbours share one.

@@ -1,8 +1,8 @@
 """What a run with a migration did, step by step, as counts: they are the same each time.
 
 The unit of work is a row: one that comes to a join, or that a join makes (`work`), as everywhere where Anabranch
-predicts (`plan/order_cost`). The paper counts the pairs that its nested loops compare; here rows are looked up by
-their hashes, and nobody compares what does not join.
+predicts (`plan/orders/order_cost`). The paper counts the pairs that its nested loops compare; here rows are looked up
+by their hashes, and nobody compares what does not join.
 """
 
 from __future__ import annotations

@@ -17,12 +17,12 @@ from pyspark.sql import types as T
 
 from anabranch.manager.filling import rows_at
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
-from anabranch.plan.join_estimates import MeasuredEstimates
 from anabranch.plan.join_order import shape_of
-from anabranch.plan.join_sample import InputSample, JoinSample, sampled_estimates
-from anabranch.plan.leaf_ports import leaf_ports
 from anabranch.plan.network import Request
-from anabranch.plan.plan_cost import compared_plans
+from anabranch.plan.orders.join_estimates import MeasuredEstimates
+from anabranch.plan.orders.join_sample import InputSample, JoinSample, sampled_estimates
+from anabranch.plan.orders.plan_cost import compared_plans
+from anabranch.plan.sharing.leaf_ports import leaf_ports
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.result import NO_BATCH, StepResult
 from anabranch.runtime.driver.step_runner import StepRunner

@@ -21,10 +21,10 @@ from anabranch.errors import ConfigError
 from anabranch.manager.changing import PlannedChange, planned_change
 from anabranch.manager.filling import rows_at
 from anabranch.plan.join_order import shape_of
-from anabranch.plan.leaf_state import Fit, LeafState, best_fit, leaf_states
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
-from anabranch.plan.query_change import ChangePreview
+from anabranch.plan.sharing.leaf_state import Fit, LeafState, best_fit, leaf_states
+from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.watermark import Thresholds, thresholds
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.migration import MigrationProposal

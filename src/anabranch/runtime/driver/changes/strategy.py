@@ -1,7 +1,7 @@
 """By which strategy a query migrates where that is left to us, and what each is predicted to take.
 
-`plan/migration_choice` predicts and chooses; here it gets what was measured: rows that orders have in state and make
-per second, how many rows of work recent steps have done per second, and which share of the time they leave over.
+`plan/orders/migration_choice` predicts and chooses; here it gets what was measured: rows that orders have in state and
+make per second, how many rows of work recent steps have done per second, and which share of the time they leave over.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from anabranch.errors import ConfigError
-from anabranch.plan.join_estimates import Estimates
-from anabranch.plan.join_orders import Wish
-from anabranch.plan.migration_choice import (
+from anabranch.plan.orders.join_estimates import Estimates
+from anabranch.plan.orders.join_orders import Wish
+from anabranch.plan.orders.migration_choice import (
     STRATEGIES,
     Capacity,
     Prediction,

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.join_estimates import IndependentEstimates, Inputs, MeasuredEstimates, Size, independent_estimates
+from anabranch.plan.orders.join_estimates import (
+    IndependentEstimates,
+    Inputs,
+    MeasuredEstimates,
+    Size,
+    independent_estimates,
+)
 from tests.plan.logical import SECOND, query_of
 
 SUBSETS = [frozenset(some) for size in range(1, 5) for some in combinations(range(4), size)]

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from math import prod
 
 from anabranch.plan.arrangement import InputNumbers, Meeting, Shape, arrange
-from anabranch.plan.join_estimates import Estimates, Inputs
 from anabranch.plan.join_keys import reaches
+from anabranch.plan.orders.join_estimates import Estimates, Inputs
 from anabranch.plan.query import LogicalQuery
 from anabranch.plan.rounds import Edge, compile_rounds
 from anabranch.plan.shape_text import shape_text

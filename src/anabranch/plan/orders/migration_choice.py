@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from anabranch.plan.arrangement import Shape, arrange
-from anabranch.plan.join_estimates import MICROSECONDS, Estimates, Inputs
 from anabranch.plan.join_keys import reaches
-from anabranch.plan.join_orders import Wish
-from anabranch.plan.migration_cost import parallel_track_seconds
-from anabranch.plan.order_cost import inputs_of_parts, order_cost
+from anabranch.plan.orders.join_estimates import MICROSECONDS, Estimates, Inputs
+from anabranch.plan.orders.join_orders import Wish
+from anabranch.plan.orders.migration_cost import parallel_track_seconds
+from anabranch.plan.orders.order_cost import inputs_of_parts, order_cost
 from anabranch.plan.query import LogicalQuery
 
 Strategy = Literal["moving-state", "parallel-track", "background"]

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
-from anabranch.bench import limiter
+from anabranch.bench.slow_machines import limiter
 from anabranch.errors import BenchmarkError, ConfigError
 
 END_SECONDS = 5.0

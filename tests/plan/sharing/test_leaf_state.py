@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from anabranch.plan.leaf_state import LeafState, best_fit, columns_of, fit
+from anabranch.plan.sharing.leaf_state import LeafState, best_fit, columns_of, fit
 
 STATE = LeafState(
     port=0,

@@ -30,9 +30,9 @@ from math import prod
 from typing import Literal, NamedTuple
 
 from anabranch.plan.arrangement import Shape, arrange
-from anabranch.plan.join_estimates import Estimates
 from anabranch.plan.join_keys import reaches
-from anabranch.plan.order_cost import JoinOrderCost, order_cost
+from anabranch.plan.orders.join_estimates import Estimates
+from anabranch.plan.orders.order_cost import JoinOrderCost, order_cost
 from anabranch.plan.query import LogicalQuery
 
 Wish = Literal["work", "latency", "memory"]

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from anabranch.bench.recipe import FIRST_TIME, Column, OnOneKey, Rows
+from anabranch.bench.inputs.recipe import FIRST_TIME, Column, OnOneKey, Rows
 
 STREAMS = ("A", "B", "C")
 

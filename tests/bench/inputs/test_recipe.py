@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from anabranch.bench.queries import CHAINED
-from anabranch.bench.recipe import ChainRecipe, GroupsRecipe, UniformRecipe, count_results, materialise
+from anabranch.bench.contenders.queries import CHAINED
+from anabranch.bench.inputs.recipe import ChainRecipe, GroupsRecipe, UniformRecipe, count_results, materialise
 
 RECIPE = UniformRecipe(
     streams=("A", "B", "C"), rows=1000, keys=100, batch_count=7, window=None, window_rows=100, seed=3

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from anabranch.plan.identity import CanonicalQuery, Demand
 from anabranch.plan.network import Network, Request
 from anabranch.plan.query import StreamSchema
+from anabranch.plan.sharing.identity import CanonicalQuery, Demand
 
 
 def leaf_ports(network: Network, request: Request, streams: Mapping[str, StreamSchema]) -> tuple[int, ...]:

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.plan.arrangement import Shape, UnconnectedError, arrange
-from anabranch.plan.join_estimates import Estimates, independent_estimates
 from anabranch.plan.join_keys import reaches
-from anabranch.plan.join_orders import RANKINGS, Wish, best_orders
-from anabranch.plan.order_cost import JoinOrderCost, order_cost
+from anabranch.plan.orders.join_estimates import Estimates, independent_estimates
+from anabranch.plan.orders.join_orders import RANKINGS, Wish, best_orders
+from anabranch.plan.orders.order_cost import JoinOrderCost, order_cost
 from anabranch.plan.query import MAX_INPUTS, LogicalQuery
 from tests.plan.logical import all_trees, binary_trees, query_of
 

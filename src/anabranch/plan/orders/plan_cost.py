@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from anabranch.plan.arrangement import Shape
-from anabranch.plan.join_estimates import Estimates
-from anabranch.plan.join_orders import RANKINGS, Wish, best_orders
-from anabranch.plan.migration_choice import migration_between
-from anabranch.plan.order_cost import JoinOrderCost, order_cost
+from anabranch.plan.orders.join_estimates import Estimates
+from anabranch.plan.orders.join_orders import RANKINGS, Wish, best_orders
+from anabranch.plan.orders.migration_choice import migration_between
+from anabranch.plan.orders.order_cost import JoinOrderCost, order_cost
 from anabranch.plan.query import LogicalQuery
 
 

@@ -8,11 +8,11 @@ from anabranch.language import parse_query
 from anabranch.language.shape import read_shape
 from anabranch.plan.arrangement import UnconnectedError
 from anabranch.plan.assembly import network_of
-from anabranch.plan.join_estimates import independent_estimates
 from anabranch.plan.join_keys import reaches
 from anabranch.plan.join_order import arranged
 from anabranch.plan.network import Request
-from anabranch.plan.order_cost import order_cost
+from anabranch.plan.orders.join_estimates import independent_estimates
+from anabranch.plan.orders.order_cost import order_cost
 from anabranch.plan.query import StreamSchema
 from anabranch.plan.rounds import rounds_of
 from tests.plan.logical import all_trees, query_of

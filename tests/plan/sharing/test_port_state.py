@@ -14,8 +14,8 @@ from anabranch.plan.arrangement import Shape
 from anabranch.plan.assembly import network_of
 from anabranch.plan.join_order import arranged
 from anabranch.plan.network import Network, Request
-from anabranch.plan.port_state import PortIdentity, PortState
 from anabranch.plan.query import ContinuousQuery
+from anabranch.plan.sharing.port_state import PortIdentity, PortState
 from tests.oracle.profiles import examples
 from tests.plan.test_join_order import QUERIES, STREAMS, TREES
 

@@ -29,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.plan.arrangement import InputNumbers
-from anabranch.plan.join_estimates import IndependentEstimates, Inputs, MeasuredEstimates, Size
 from anabranch.plan.join_keys import reaches
+from anabranch.plan.orders.join_estimates import IndependentEstimates, Inputs, MeasuredEstimates, Size
 from anabranch.plan.query import LogicalQuery
 
 Hashes = NDArray[np.uint64]

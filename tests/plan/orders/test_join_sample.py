@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from anabranch.plan.join_sample import InputSample, JoinSample, sampled_estimates
+from anabranch.plan.orders.join_sample import InputSample, JoinSample, sampled_estimates
 from tests.plan.logical import query_of
 
 # An odd number by which keys become hashes.

@@ -1,6 +1,6 @@
 """The child process of a benchmark: one engine, one input, one outcome.
 
-`python -m anabranch.bench.contender` reads a `Job` from the first line of its standard input and prints an
+`python -m anabranch.bench.contenders.contender` reads a `Job` from the first line of its standard input and prints an
 `Outcome` as its last line. All contenders share the session's settings, the file source, the columns, the
 sink and the trigger; they differ in the engine, and in what `ENGINE_SETTINGS` says.
 
@@ -26,7 +26,7 @@ import duckdb
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.session import local_session
-from anabranch.bench.job import (
+from anabranch.bench.contenders.job import (
     CHAIN,
     GROUPBY,
     SHARED_CONTENDERS,
@@ -39,7 +39,7 @@ from anabranch.bench.job import (
     Job,
     Outcome,
 )
-from anabranch.bench.queries import (
+from anabranch.bench.contenders.queries import (
     built_in_windows,
     chain_of_joins,
     chain_query,
@@ -174,7 +174,7 @@ def _spark(streams: dict[str, DataFrame], job: Job, output: Path) -> Callable[[]
 def _answer(streams: dict[str, DataFrame], job: Job) -> DataFrame:
     if job.contender == TRANSFORM:
         # Imported here: it needs what only this contender does.
-        from anabranch.bench.sliding import sliding_windows
+        from anabranch.bench.contenders.sliding import sliding_windows
 
         return sliding_windows(streams["A"], job.window or 1)
     if job.contender == WINDOWS:

@@ -24,8 +24,8 @@ from pathlib import Path
 import psutil
 
 import anabranch
-from anabranch.bench.job import Job, Outcome
-from anabranch.bench.memory import SAMPLE_SECONDS, MemoryPeak, TreeSampler
+from anabranch.bench.contenders.job import Job, Outcome
+from anabranch.bench.contenders.memory import SAMPLE_SECONDS, MemoryPeak, TreeSampler
 from anabranch.errors import BenchmarkError
 
 LOG_TAIL = 1500
@@ -47,7 +47,7 @@ def measure(job: Job) -> Measurement:
     stdout, stderr = scratch / "stdout.log", scratch / "stderr.log"
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
-            [sys.executable, "-m", "anabranch.bench.contender"],
+            [sys.executable, "-m", "anabranch.bench.contenders.contender"],
             stdin=subprocess.PIPE,
             stdout=out,
             stderr=err,

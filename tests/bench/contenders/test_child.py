@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from anabranch.bench import child
-from anabranch.bench.job import Job
-from anabranch.bench.memory import TreeSampler, _Reading
+from anabranch.bench.contenders import child
+from anabranch.bench.contenders.job import Job
+from anabranch.bench.contenders.memory import TreeSampler, _Reading
 from anabranch.errors import BenchmarkError
 
 PARENT_WITH_CHILD = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.plan.query_change import ChangePreview, Fate, StateChange, event_time
+from anabranch.plan.sharing.query_change import ChangePreview, Fate, StateChange, event_time
 
 
 def test_a_preview_is_a_table_with_a_line_for_each_state() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.migration_cost import (
+from anabranch.plan.orders.migration_cost import (
     Constants,
     Join,
     Work,

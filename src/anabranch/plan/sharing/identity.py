@@ -21,8 +21,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.network import Column
-from anabranch.plan.port_state import PortIdentity, digest
 from anabranch.plan.query import ContinuousQuery, Grouping, StreamSchema, joined_column, quote
+from anabranch.plan.sharing.port_state import PortIdentity, digest
 from anabranch.plan.texts import substituted
 from anabranch.plan.watermark import can_be_late, input_times
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
-from anabranch.bench.slowdown import Slowdown
+from anabranch.bench.slow_machines.slowdown import Slowdown
 from anabranch.errors import BenchmarkError, ConfigError
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
@@ -90,7 +90,7 @@ def test_a_limiter_that_is_told_to_end_lets_everybody_run(number: signal.Signals
 
 def test_when_the_parent_is_killed_everybody_runs() -> None:
     program = (
-        "import sys, time; from anabranch.bench.slowdown import Slowdown\n"
+        "import sys, time; from anabranch.bench.slow_machines.slowdown import Slowdown\n"
         "with Slowdown(int(sys.argv[1])) as slowdown:\n"
         "    slowdown.set({3: 0.01}); print(slowdown.pid, flush=True); time.sleep(60)"
     )

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.plan.arrangement import Shape
-from anabranch.plan.join_estimates import IndependentEstimates, independent_estimates
-from anabranch.plan.join_orders import Wish
-from anabranch.plan.migration_choice import (
+from anabranch.plan.orders.join_estimates import IndependentEstimates, independent_estimates
+from anabranch.plan.orders.join_orders import Wish
+from anabranch.plan.orders.migration_choice import (
     STRATEGIES,
     Capacity,
     Migration,
@@ -21,7 +21,7 @@ from anabranch.plan.migration_choice import (
     migration_between,
     predicted,
 )
-from anabranch.plan.order_cost import order_cost
+from anabranch.plan.orders.order_cost import order_cost
 from anabranch.plan.query import LogicalQuery
 from tests.plan.logical import SECOND, query_of
 

@@ -1,0 +1,5 @@
+"""The inputs of benchmarks: generated once, and read by every contender.
+
+recipe        an input as a value, the files made from it, and the number of results that it must give
+flat_recipes  the inputs of `bench flat`
+"""
