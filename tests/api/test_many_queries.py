@@ -55,7 +55,7 @@ def test_each_query_has_its_own_sink_and_answer_and_what_they_share_is_computed_
     assert totals == {name: len(expected(pair, name)) for name in ("pairs", "self")} | {
         "swapped": len(expected(pair, "swapped"))
     }
-    assert len(run._plan.network.operators) == 2
+    assert len(run._live.plan.network.operators) == 2
     assert set(told["receivedRows"]) == {"A", "B", "x", "y"}, "A and B are read once for both queries"
 
 
@@ -172,7 +172,7 @@ def test_a_query_that_shared_its_join_may_go(pair: Pair) -> None:
     run = engine.start([writer(engine, pair.directory, name) for name in ("swapped", "pairs")])
     try:
         run.processAllAvailable()
-        assert len(run._plan.network.operators) == 1
+        assert len(run._live.plan.network.operators) == 1
         run.remove("pairs")
         for _ in range(6):
             pair.add(1, 2, 2)

@@ -75,7 +75,7 @@ def test_a_run_moves_state_and_is_rescaled_while_it_goes_on(spark: SparkSession,
     try:
         run.processAllAvailable()
         seen = run.lastProgress["anabranch"]["processors"]
-        assert run._runner.placements[0].count(0) == 11, "two thirds of the groups"
+        assert run._live.runner.status.placements[0].count(0) == 11, "two thirds of the groups"
         assert {"busyMs", "idleMs", "heldRows"} <= seen[0].keys()
         run.relocate(np.arange(6), to=1)
         run.relocate(7, to=2, pace="1k")
@@ -187,11 +187,11 @@ def test_a_query_that_is_added_goes_where_the_processors_are(spark: SparkSession
         run.rescale(processors=2)
         run.relocate(range(3), to=1)
         run.set_memory("1k", processor=0)
-        placement = run._runner.placements[0]
+        placement = run._live.runner.status.placements[0]
         run.add(other)
-        assert run._runner.processors == 2
-        assert run._runner.placements[0] == placement, "what has moved stays where it is"
-        assert set(run._runner.placements[1]) == {0, 1}
+        assert run._live.runner.status.processors == 2
+        assert run._live.runner.status.placements[0] == placement, "what has moved stays where it is"
+        assert set(run._live.runner.status.placements[1]) == {0, 1}
         rig.add(1)
         run.processAllAvailable()
         assert {event.details["processor"] for event in run.events if event.kind == "spill"} == {0}, "memory stays cut"

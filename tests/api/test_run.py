@@ -92,7 +92,7 @@ def test_a_run_that_goes_on(
 
 
 def engine_text(run) -> str:
-    return next(iter(run._writers.values()))._query._bound.text
+    return next(iter(run._live.writers.values()))._query._bound.text
 
 
 def test_sql_functions_of_the_user_may_be_part_of_keys_conditions_and_answers(pair: Pair, tmp_path: Path) -> None:

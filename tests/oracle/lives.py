@@ -192,7 +192,7 @@ class Life:
 
     def _work(self, steps: Steps) -> None:
         rng, hardships = self._rng, self._hardships
-        steps.runner.go_on(steps.plan.packed)
+        steps.runner.extra.repeat_announced(steps.plan.packed)
         for _ in range(rng.choice([1, 2])):
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
@@ -222,7 +222,7 @@ class Life:
 
     def _spill_by_hand(self, steps: Steps) -> None:
         """Some groups, if there is an operator that can be spilled, and nothing is on its way."""
-        context = steps.runner._context
+        context = steps.runner.context
         can = any(operator.spillable for operator in context.shape.operators)
         if can and not context.in_force.distribution.moving and self._by_hand.random() < 0.3:
             chosen = self._by_hand.sample(range(self._groups), k=self._by_hand.choice([1, self._groups // 2]))

@@ -111,7 +111,7 @@ class Steps:
 
     def clean_up(self) -> bool:
         """Deliver some of what is owed; whether anything still is."""
-        return self.runner.clean_up(self.public._run.no_rows(), self.runner.last_number)
+        return self.runner.extra.clean_up(self.public._run.no_rows(), self.runner.status.last_number)
 
     def let_go_on(self) -> bool:
         """Let rows go on that were held back, as a run does that no batch comes to; whether any still wait."""
@@ -119,7 +119,7 @@ class Steps:
 
     def check_owners(self) -> None:
         """Every partition group of every operator has one owner, and nobody else has state of it."""
-        found = self.runner._context.in_force.distribution
+        found = self.runner.context.in_force.distribution
         cuts = FileCuts(self.taken.state, self.groups)
         owners = self.plan.layout.processor.owners
         check_routings(found.routings, owners, self.groups, found.processors)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import anabranch
 from anabranch.api.background import keep_going, watch
+from anabranch.api.live_run import LiveRun
 from anabranch.api.run import Run
 from anabranch.api.session_settings import settings_of_a_run
 from anabranch.api.targets import check_target, free_name
@@ -47,19 +48,19 @@ def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
             check_folder(aside, whose)
     checkpoint = Checkpoint(writers[0]._checkpoint)
     checkpoint.take(describe_engine(anabranch.__version__, settings.groups, settings_of_a_run(engine, writers)))
-    run = Run(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
+    run = LiveRun(engine, checkpoint, triggers[0] if triggers else AS_SOON_AS_POSSIBLE)
     try:
         removed = missing_queries(checkpoint, named) if missing == REMOVE else []
-        run._launch(named, removed, checkpoint.last_step())
+        run.launch(named, removed, checkpoint.last_step())
         for name in removed:
-            run._events.add(
+            run.events.add(
                 EventKind.REMOVE, f"the query {name!r} is answered no longer, since it is not started", query=name
             )
-        log_start(run.queries, run._runner.processors, checkpoint.path)
+        log_start(tuple(run.writers), run.runner.status.processors, checkpoint.path)
     except BaseException:
         checkpoint.release()
         raise
     for task, name in ((watch, "anabranch-run"), (keep_going, "anabranch-held")):
-        run._threads.append(threading.Thread(target=task, args=(run,), name=name, daemon=True))
-        run._threads[-1].start()
-    return run
+        run.threads.append(threading.Thread(target=task, args=(run,), name=name, daemon=True))
+        run.threads[-1].start()
+    return Run(run)

@@ -67,13 +67,13 @@ def clean_up_stopped(
         engine, writers = _rebuild(spark, checkpoint.path, body, empty)
         opened = _open(engine, writers, checkpoint)
         runner, packed = opened.runner, no_rows(spark, opened.plan)
-        tell(runner.owing_groups)
-        runner.go_on(packed)
-        while runner.let_go_on(packed):
+        tell(runner.status.owing_groups)
+        runner.extra.repeat_announced(packed)
+        while runner.extra.release_held(packed):
             pass
-        tell(runner.owing_groups)
-        while runner.clean_up(packed, runner.last_number):
-            tell(runner.owing_groups)
+        tell(runner.status.owing_groups)
+        while runner.extra.clean_up(packed, runner.status.last_number):
+            tell(runner.status.owing_groups)
         tell(0)
         return _delivered(checkpoint.last_step()) - _delivered(last)
     finally:

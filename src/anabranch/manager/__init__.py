@@ -14,9 +14,11 @@
     filling           a migrating query's new operators get their state from what is there
     changing          which state a changed query goes on with, and what of it is lacking
     feeding           rows of them that wait, let through in pieces
+    manual            relocating, spilling and rescaling, as a user asks for them
     relocation        the protocol of a relocation, as a state machine
     ending            which steps are made when the input has ended
     debt              the results that spilling has postponed
+    waiting           whether rows wait, or results are owed
     budgets           how much memory each processor may use
     memory_use        how much of that is used for what, and when it is too little
 

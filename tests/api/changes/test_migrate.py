@@ -118,7 +118,7 @@ def test_a_migration_is_not_cancelled_while_it_is_brought_to_its_end_nor_by_a_ba
         with pytest.raises(ConfigError, match="the session's settings have changed since the run began"):
             run.migrate("A (B C)")
         spark.conf.set("spark.sql.session.timeZone", zone)
-        with run._changing:
+        with run._live.lock:
             migrations.append(run.migrate("A (B C)", "background", pace=1))
             cancelling = threading.Thread(target=cancel)
             cancelling.start()

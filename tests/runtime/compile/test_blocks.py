@@ -187,7 +187,7 @@ def test_what_is_purged_below_and_above_is_not_missed(spark: SparkSession, tmp_p
                         for stream, table in complete.items()
                     }
                 )
-            kept, measured = steps.active_rows, steps.runner.measured()
+            kept, measured = steps.active_rows, steps.runner.status.measured()
             steps.end()
             assert_same_rows(steps.answer, query(CTES + statement, complete))
             assert measured is not None

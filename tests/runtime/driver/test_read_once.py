@@ -58,10 +58,10 @@ def test_a_socket_is_warned_about_and_its_run_can_neither_be_resumed_nor_changed
         assert "the stream S reads a socket" in warning.reason
         assert "cannot be resumed" in warning.reason
         assert f"warning: {warning.reason}" in caplog.messages
-        while not run._results:
+        while not run._live.results:
             assert run.exception() is None
         with pytest.raises(ConfigError, match="no query can be added: the stream S reads a socket"):
-            run.add(run._engine.sql("SELECT R.k FROM R, S WHERE S.k + 1 = R.k").writeStream.format("noop"))
+            run.add(run._live.engine.sql("SELECT R.k FROM R, S WHERE S.k + 1 = R.k").writeStream.format("noop"))
     finally:
         run.stop()
     with pytest.raises(ResumeMismatchError, match=r"cannot be resumed: the stream S reads a socket.*new checkpoint"):

@@ -70,7 +70,7 @@ def test_groups_that_come_back_from_disk_are_only_as_productive_of_late_as_they_
             steps.feed({"A": batch, "B": batch})
             reports = steps.results[-1].reports
             fresh = sum(sum(report.produced) - sum(report.owed) for report in reports)
-            states = [state for manifest in steps.runner._context.manifests for state in manifest.operators]
+            states = [state for manifest in steps.runner.context.manifests for state in manifest.operators]
             recent = sum(float(state.statistics.recent.sum()) for state in states)
             assert recent <= before * DECAY + fresh + 1e-6
             before, back = recent, back + sum(sum(report.owed) for report in reports)
@@ -119,7 +119,7 @@ def test_spilled_rows_are_dropped_once_they_are_used(spark: SparkSession, tmp_pa
             steps.feed({"A": batch, "B": batch})
         while steps.clean_up():
             pass
-        listed = {name for manifest in steps.runner._context.manifests for name in manifest.files()}
+        listed = {name for manifest in steps.runner.context.manifests for name in manifest.files()}
         early = {name for name in listed if int(name.split("-")[1]) <= len(fed)}
         assert early == set(), "what has expired and is not owed to anybody is gone"
         steps.end()

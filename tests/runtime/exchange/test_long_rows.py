@@ -64,7 +64,7 @@ def test_joined_rows_may_be_long_where_those_they_are_made_of_are_not(spark: Spa
     batch = rows([SHORT * 6 // 10] * 2)
     with Steps(spark, tmp_path / "checkpoint", QUERY, KINDS, joins="(A B) C") as steps:
         steps.feed(dict.fromkeys("ABC", batch))
-        assert steps.runner._context.processors._limited
+        assert steps.runner.context.processors._limited
     text = "SELECT A.v, B.w, C.v AS cv FROM r A, r B, r C WHERE A.k = B.k AND B.v = C.v"
     assert_same_rows(steps.answer, query(text, {"r": batch}))
 
@@ -87,7 +87,7 @@ def test_rows_with_nested_columns_are_bounded_by_bytes_from_the_beginning(spark:
     }
     text = "SELECT A.vs[0] AS v, B.v AS w FROM A, B WHERE A.k = B.k"
     with Steps(spark, tmp_path / "checkpoint", text, kinds) as steps:
-        assert steps.runner._context.processors._limited
+        assert steps.runner.context.processors._limited
         batch = rows([5, SHORT + 1, 3])
         steps.feed({"A": batch, "B": batch})
     streams = {name: Stream(batch, ["k"]) for name in "AB"}

@@ -2,6 +2,7 @@
 
 checks             what a change has to keep to
 host               a run as its migrations and changes see it
+queries            adds queries and removes them
 replacement        another query in the place of one, with its state
 migration          the handle of a migration
 migrator           begins, ends and cancels migrations

@@ -21,58 +21,58 @@ from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.spark.query_settings import session_like
 
 if TYPE_CHECKING:
+    from anabranch.api.live_run import LiveRun
     from anabranch.api.query import Query
-    from anabranch.api.run import Run
     from anabranch.api.writer import Writer
     from anabranch.runtime.compile.prepared import PreparedPlan
 
 KEPT_PROGRESS = 100
 
 
-class MigratingRun:
+class RunHost:
     """A run as its migrations see it."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: LiveRun) -> None:
         """Of a run that has not been opened yet."""
         self._run = run
-        self.events = run._events
+        self.events = run.events
 
     @property
     def opened(self) -> OpenedRun:
         """What makes its steps now."""
-        return self._run._opened
+        return self._run.opened
 
     @opened.setter
     def opened(self, opened: OpenedRun) -> None:
-        self._run._opened = opened
+        self._run.opened = opened
 
     def questions(self) -> dict[str, Question]:
         """Its queries."""
-        return self._run._questions(self._run._writers)
+        return self._run.questions(self._run.writers)
 
     def prepare(self, running: PreparedPlan | None = None) -> Prepare:
         """Analyses plans that the streaming query of a plan can serve, its own if none is given, under its settings."""
-        check_unchanged(self._run._session, self._run._engine.spark)
-        return partial(self._run._engine._prepare_again, running=running or self._run._plan)
+        check_unchanged(self._run.session, self._run.engine.spark)
+        return partial(self._run.engine._prepare_again, running=running or self._run.plan)
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
-        return self._run._no_rows()
+        return self._run.no_rows()
 
     def changing(self) -> AbstractContextManager[None]:
         """While nothing else changes the run."""
-        return self._run._between_batches("cancelled", "no migration can be")
+        return self._run.between_batches("cancelled", "no migration can be")
 
     def question_of(self, name: str, query: Query) -> Question:
         """Another query in the place of one, its answer going where that one's goes."""
         run = self._run
-        return question_of(run._engine, run._checkpoint, self._writer(name, query), run._targets[name])
+        return question_of(run.engine, run.checkpoint, self._writer(name, query), run.targets[name])
 
     def check_sink(self, name: str, query: Query) -> None:
         """Refuse an answer that cannot go where that of the query of this name goes."""
         run, writer = self._run, self._writer(name, query)
-        check_fits(run._engine, run._checkpoint, run._trigger, writer)
-        sink, before = writer._sink, run._writers[name]._query.schema
+        check_fits(run.engine, run.checkpoint, run.trigger, writer)
+        sink, before = writer._sink, run.writers[name]._query.schema
         if query.schema != before and sink.function is None and sink.format not in ("console", "noop"):
             raise ConfigError(
                 f"the answer of {name!r} goes to the {sink.format} sink as {before.simpleString()}, and would be "
@@ -83,58 +83,65 @@ class MigratingRun:
     def take_over(self, name: str, query: Query) -> None:
         """A query has taken the place of the one of this name."""
         run = self._run
-        run._take_over(run._opened, {**run._writers, name: self._writer(name, query)})
+        run.take_over(run.opened, {**run.writers, name: self._writer(name, query)})
 
     @contextmanager
     def reading_anew(self, plan: Plan) -> Iterator[Plan]:
         """Inside, Spark's query is stopped and the plan of a change in force; then it is started anew."""
         run = self._run
-        check_may_restart(run._engine, run._checkpoint, run._plan, "changed")
+        check_may_restart(run.engine, run.checkpoint, run.plan, "changed")
         with stopped(run):
-            migration = plan(run._runner.context)
-            for warning in check_replay(run._checkpoint, migration.beside.plan, run._engine._sources.registered):
+            migration = plan(run.runner.context)
+            for warning in check_replay(run.checkpoint, migration.beside.plan, run.engine._sources.registered):
                 self.events.add(EventKind.WARNING, warning)
-            deliver_owed(run._opened, migration, run._no_rows())
-            run._opened = open_run(run._parts, migration.beside)
-            run._session = session_like(run._engine.spark)
+            deliver_owed(run.opened, migration, run.no_rows())
+            run.opened = open_run(run.parts, migration.beside)
+            run.session = session_like(run.engine.spark)
             yield lambda _: migration
-            run._start_spark()
+            run.start_spark()
 
     def _writer(self, name: str, query: Query) -> Writer:
         """The writer of a query as that of another one that takes its place."""
         if isinstance(query, str):
             raise ConfigError("give the query as this run's engine has made it: change(name, engine.sql(text))")
-        writer = copy(self._run._writers[name])
+        writer = copy(self._run.writers[name])
         writer._query = query
         return writer
 
 
+def check_quiet(run: LiveRun, what: str) -> None:
+    """Refuse a change of queries after the end, under other settings, or while a query migrates."""
+    run.check_may_change(what, "no query can be")
+    check_unchanged(run.session, run.engine.spark)
+    run.migrator.check_idle(f"no query can be {what}")
+
+
 @contextmanager
-def stopped(run: Run) -> Iterator[None]:
+def stopped(run: LiveRun) -> Iterator[None]:
     """Let the step under way come to its end; inside, Spark's query is stopped and another one started.
 
     If that fails the run goes on with the queries that it had, or with those that have taken over by then.
     """
-    number, before = run._checkpoint.plan_number, run._writers
-    run._runner.gate.close()
-    if run._runner.failure is not None:
-        raise run._runner.failure
-    run._is_changing = True
+    number, before = run.checkpoint.plan_number, run.writers
+    run.runner.gate.close()
+    if run.runner.failure is not None:
+        raise run.runner.failure
+    run.is_changing = True
     try:
-        run._spark_query.stop()
-        run._runner.started()
-        run._past = run._of_spark()[-KEPT_PROGRESS:]
+        run.spark_query.stop()
+        run.runner.started()
+        run.past = run.spark_progress()[-KEPT_PROGRESS:]
         try:
             yield
         except BaseException:
-            run._ends = False
-            last = run._checkpoint.last_step()
+            run.ends = False
+            last = run.checkpoint.last_step()
             if last is None or last.plan <= number:
-                run._checkpoint.retreat(number)
+                run.checkpoint.retreat(number)
             try:
-                run._launch(before if run._checkpoint.plan_number == number else run._writers)
+                run.launch(before if run.checkpoint.plan_number == number else run.writers)
             except BaseException as error:
-                run._runner.failure = error
+                run.runner.fail(error)
             raise
     finally:
-        run._is_changing = False
+        run.is_changing = False

@@ -119,7 +119,7 @@ class Migrator:
         chosen, prediction = self._strategy(proposal, strategy, wish)
         aliases = _aliases(host.opened.plan, name)
         before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
-        step, started = host.opened.runner.last_number, time.perf_counter()
+        step, started = host.opened.runner.status.last_number, time.perf_counter()
         host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
         handle = Migration(name, chosen, before, after)
         handle._cancel = lambda: self.cancel(handle)
@@ -160,7 +160,7 @@ class Migrator:
             return True
         host.opened, self._under_way = opened, None
         seconds = time.perf_counter() - under_way.started
-        steps = opened.runner.last_number - under_way.step
+        steps = opened.runner.status.last_number - under_way.step
         host.events.add(
             EventKind.MIGRATE,
             f"{handle.query}: joins are {handle.after} now, after {steps} steps and {seconds:.2f} s of "
@@ -277,7 +277,7 @@ def measure_if_due(host: Host) -> None:
     """Measure what the orders of a run's joins cost, unless that was done not long ago."""
     runner = host.opened.runner
     run = runner.context.run
-    if run.orders.is_due(runner.last_number, run.clock()):
+    if run.orders.is_due(runner.status.last_number, run.clock()):
         measure_orders(runner, host.no_rows())
 
 

@@ -78,12 +78,12 @@ class Changer:
             raise ConfigError(f"there is no missing={missing!r}; {did_you_mean(str(missing), (REFUSE, ALLOW))}")
         host, started = self._host, time.perf_counter()
         runner = host.opened.runner
-        planned_after = runner.last_number
+        planned_after = runner.status.last_number
         preview, migration = self._planned(name, query, missing, runner.context)
 
         def plan(context: StepContext) -> MigrationProposal:
             nonlocal preview, migration
-            if runner.last_number != planned_after:
+            if runner.status.last_number != planned_after:
                 preview, migration = self._planned(name, query, missing, context)
             return migration
 

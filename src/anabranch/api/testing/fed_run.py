@@ -160,7 +160,7 @@ class FedRun:
         self.next_batch = last.batch_id + 1 if last is not None else 0
         self.open(queries, missing_queries(self.checkpoint, list(queries)) if self._missing == REMOVE else [])
         if self.checkpoint.announced(last) is not None:
-            self.runner.go_on(self.no_rows())
+            self.runner.extra.repeat_announced(self.no_rows())
 
     def open(self, queries: Mapping[str, Asked], removed: Collection[str]) -> None:
         """Answer these queries from now on, without those that are removed."""

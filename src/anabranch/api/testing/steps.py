@@ -157,21 +157,21 @@ class Steps:
         """Take the input for ended, as a run that processes what is there: all that is owed or waits is answered."""
         self._begin()
         self._run.check_nothing_under_way()
-        self._run.runner.end(self._run.no_rows())
+        self._run.runner.extra.end(self._run.no_rows())
 
     def clean_up(self) -> None:
         """Deliver all results that spilling has postponed so far, as `Run.clean_up` does."""
         self._begin()
         self._run.check_nothing_under_way()
-        spilled_by = self._run.runner.last_number
-        while self._run.runner.clean_up(self._run.no_rows(), spilled_by):
+        spilled_by = self._run.runner.status.last_number
+        while self._run.runner.extra.clean_up(self._run.no_rows(), spilled_by):
             pass
 
     def let_go_on(self) -> bool:
         """Let rows go on that were held back, as a run does after a second without a batch; whether any still wait."""
         self._begin()
         self._run.check_nothing_under_way()
-        return self._run.runner.let_go_on(self._run.no_rows())
+        return self._run.runner.extra.release_held(self._run.no_rows())
 
     # Adaptations, between two steps.
 
@@ -273,7 +273,7 @@ class Steps:
 
         It has the numbers of `Run.groups`, and the rows that are active, spilled and held back.
         """
-        return state_by_group(self._run.runner._context) if self._run.is_open else []
+        return state_by_group(self._run.runner.context) if self._run.is_open else []
 
     @property
     def progress(self) -> dict[str, Any] | None:

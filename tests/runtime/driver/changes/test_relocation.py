@@ -72,12 +72,12 @@ def test_groups_move_between_two_batches_and_nothing_is_copied(spark: SparkSessi
     fed = [rows(100, n) for n in range(4)]
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=3) as steps:
         feed(steps, fed[:2])
-        held = [manifest.bytes for manifest in steps.runner._context.manifests]
+        held = [manifest.bytes for manifest in steps.runner.context.manifests]
         before = files(steps)
         steps.runner.manual.relocate(range(8), 2, None, None)
         steps.check_owners()
         assert files(steps) == before, "what moves is listed elsewhere"
-        now = [manifest.bytes for manifest in steps.runner._context.manifests]
+        now = [manifest.bytes for manifest in steps.runner.context.manifests]
         assert now[2] > held[2]
         assert sum(now) == pytest.approx(sum(held), abs=100), "rounded per slice"
         events = relocations(steps)
@@ -87,13 +87,13 @@ def test_groups_move_between_two_batches_and_nothing_is_copied(spark: SparkSessi
         assert messages[0] == "compute partitions to move"
         assert messages[-1] == "reactivate partitions"
         feed(steps, fed[2:])
-        placement = steps.runner.placements[0]
+        placement = steps.runner.status.placements[0]
         assert set(placement[:8]) == {2}
         referee.assert_same_rows(steps.answer, expected(fed))
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=3) as steps:
-        assert steps.runner.placements[0] == placement, "what has moved stays where it is"
+        assert steps.runner.status.placements[0] == placement, "what has moved stays where it is"
     with Steps(spark, tmp_path / "c", JOIN, KINDS, processors=2) as steps:
-        assert set(steps.runner.placements[0]) == {0, 1}, "unless the program wants something else"
+        assert set(steps.runner.status.placements[0]) == {0, 1}, "unless the program wants something else"
 
 
 def test_the_driver_looks_into_no_file_to_move_groups_unless_it_has_just_started(
@@ -131,7 +131,7 @@ def test_a_run_is_rescaled_while_it_goes_on(spark: SparkSession, tmp_path: Path)
             assert len(steps.results[-1].reports) == (3, 3, 5, 5, 1, 1)[n]
         referee.assert_same_rows(steps.answer, expected(fed, 3_000))
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, processors=3) as steps:
-        assert steps.runner.processors == 1, "it stays rescaled"
+        assert steps.runner.status.processors == 1, "it stays rescaled"
         with pytest.raises(ConfigError, match="positive whole number"):
             steps.runner.manual.rescale(0)
         with pytest.raises(ConfigError, match="at least as many partition groups"):
@@ -154,7 +154,7 @@ def test_rows_of_groups_on_their_way_are_held_back_and_drained_at_the_new_place(
             feed(steps, [batch])
             waiting = sum(report.held_rows for report in steps.results[-1].reports)
             assert waiting > 0, "they wait for three steps"
-            assert steps.runner.placements[0][0] == (0 if n < 2 else 1), "with one owner at any time"
+            assert steps.runner.status.placements[0][0] == (0 if n < 2 else 1), "with one owner at any time"
             assert steps.results[-1].reports[1].received[0] > 0, "while others go on"
         assert len(steps.answer) < len(expected(fed[:5], 3_000))
         feed(steps, [fed[5]])
@@ -225,10 +225,10 @@ def test_rows_that_have_waited_to_be_grouped_are_not_written_with_those_that_are
     ) as steps:
         for n in range(5):
             steps.feed({"A": rows(60, n)})
-        known = {piece.file for piece in steps.runner._context.manifests[0].active()}
-        newest = steps.runner._context.in_force.last.newest[0]
+        known = {piece.file for piece in steps.runner.context.manifests[0].active()}
+        newest = steps.runner.context.in_force.last.newest[0]
         steps.feed({"A": rows(60, 5)})
-        added = {piece.file for piece in steps.runner._context.manifests[0].active()} - known
+        added = {piece.file for piece in steps.runner.context.manifests[0].active()} - known
         assert sorted(file.min_ts > newest for file in added) == [False, True]
         assert sum(file.rows for file in added) > 60
 
@@ -270,11 +270,11 @@ def test_spilled_generations_move_along(spark: SparkSession, tmp_path: Path) -> 
     policy = Script({n: (SpillGroups(0, 0, tuple(range(8)), 0, "the script says so"),) for n in (1, 2)})
     with Steps(spark, tmp_path / "c", JOIN, KINDS, settings={"policies": [policy]}) as steps:
         feed(steps, fed[:3])
-        before = steps.runner._context.manifests[0].spilled_bytes
+        before = steps.runner.context.manifests[0].spilled_bytes
         assert before > 0
         steps.runner.manual.relocate(range(6), 1, None, None)
         steps.check_owners()
-        assert steps.runner._context.manifests[1].spilled_bytes > 0
+        assert steps.runner.context.manifests[1].spilled_bytes > 0
         feed(steps, fed[3:])
         while steps.clean_up():
             pass

@@ -55,7 +55,7 @@ def measure_orders(runner: StepRunner, no_rows: DataFrame) -> OrderCosts:
                 place = (statistics.measured + 1) * _GOLDEN % 1
                 costs[request.name], estimates[request.name] = _measured(context, no_rows.sparkSession, request, place)
         seconds = time.perf_counter() - started
-        statistics.note(runner.last_number, context.run.clock(), seconds, costs, estimates)
+        statistics.note(runner.status.last_number, context.run.clock(), seconds, costs, estimates)
         assert statistics.latest is not None, "it was noted"
         context.run.checkpoint.record_orders(statistics.latest.to_json())
         return statistics.latest

@@ -176,7 +176,7 @@ def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProp
 
 def deliver_owed(opened: OpenedRun, proposal: MigrationProposal, no_rows: DataFrame) -> None:
     """Deliver what the query's joins owe, and let their rows go on; to be called between two batches."""
-    if not opened.runner.settle(no_rows, opened.plan.network.joins_of(proposal.query)):
+    if not opened.runner.extra.settle(no_rows, opened.plan.network.joins_of(proposal.query)):
         raise ConfigError(REPEATED)
 
 
@@ -205,7 +205,7 @@ def _begin(
     failpoint("migration.begun")
     opened.runner.use(context)
     if strategy == MOVING_STATE and not progress.is_ready(context):
-        opened.runner.replay(no_rows, _others_wait(context))
+        opened.runner.extra.replay(no_rows, _others_wait(context))
         failpoint("migration.replayed")
     return OpenedRun(opened.runner, proposal.beside.plan, targets), progress
 
@@ -214,7 +214,7 @@ def _end(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> Ope
     proposal, context = progress.proposal, opened.runner.context
     if not progress.is_ready(context):
         return None
-    if not opened.runner.settle(no_rows, _joins(proposal)) or not progress.is_ready(context):
+    if not opened.runner.extra.settle(no_rows, _joins(proposal)) or not progress.is_ready(context):
         return None
     failpoint("migration.settled")
     with put_in_force(opened.runner, proposal.alone.document):

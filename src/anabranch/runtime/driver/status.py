@@ -1,0 +1,77 @@
+"""What a run has and owes after its last step: read by whoever decides whether another step is needed, and by users."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.manager.debt import owes
+from anabranch.manager.waiting import is_spilled, rows_wait
+from anabranch.plan.explain import Measured
+from anabranch.plan.placement import Placement
+from anabranch.runtime.driver.step.context import StepContext
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A run after its last step. It reads the step context each time, so it stays true from step to step."""
+
+    context: StepContext
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last committed step; 0 before the first."""
+        last = self.context.in_force.last
+        return last.number if last else 0
+
+    @property
+    def processors(self) -> int:
+        """The number of processors."""
+        return self.context.in_force.distribution.processors
+
+    @property
+    def placements(self) -> tuple[Placement, ...]:
+        """The placement of each operator."""
+        return self.context.in_force.distribution.placements
+
+    @property
+    def rows_wait(self) -> bool:
+        """Whether rows are held back."""
+        return rows_wait(self.context.manifests)
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether rows are held back, or groups are on their way."""
+        return bool(self.context.in_force.distribution.moving) or self.rows_wait
+
+    @property
+    def owing_groups(self) -> int:
+        """The number of partition groups that owe results, over all processors and operators."""
+        return sum(use.owing_groups for use in self.context.memory_uses())
+
+    def owes(self, spilled_by: int | None = None) -> bool:
+        """Whether spilling has postponed results; given a step, whether groups spilled up to that step owe any."""
+        context = self.context
+        return context.in_force.last is not None and owes(context.shape, context.manifests, context.settled, spilled_by)
+
+    @property
+    def answers_at_the_end(self) -> bool:
+        """Whether rows may wait for an answer until nothing older can come, or until clean-up."""
+        context, last = self.context, self.context.in_force.last
+        waits = self.holds_back or (last is not None and bool(last.hold))
+        may_spill = bool(context.run.settings.policies) or is_spilled(context.manifests)
+        return context.layout.groupings > 0 or may_spill or waits
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Whether rows of a grouping wait for the end of the input."""
+        return self.context.times.waiting(self.context.in_force.last)
+
+    @property
+    def may_step_without_batch(self) -> bool:
+        """Whether a step without a batch can be made: there was a step, and Spark has planned no batch after it."""
+        last = self.context.in_force.last
+        return last is not None and not self.context.run.checkpoint.has_planned(last.batch_id)
+
+    def measured(self) -> Measured | None:
+        """Rows, results and time of this run so far, operator by operator; None before its first step."""
+        return self.context.counters.measured(self.context.manifests)
