@@ -65,3 +65,20 @@ def test_nothing_is_known_of_the_ports_of_no_group(ports: int) -> None:
     nothing = Statistics().dense(COUNT, ports)
     assert nothing.arrivals.shape == (COUNT, ports)
     assert nothing.arrived.tolist() == [0] * COUNT
+
+
+@examples(50)
+@given(some=known(), others=known())
+def test_statistics_of_groups_in_common_are_added_up(some: Statistics, others: Statistics) -> None:
+    both, a, b = (each.dense(COUNT, 2) for each in (some.union(others), some, others))
+    assert both.bytes.tolist() == (a.bytes + b.bytes).tolist()
+    assert both.produced.tolist() == (a.produced + b.produced).tolist()
+    assert both.recent.tolist() == (a.recent + b.recent).tolist()
+    assert both.arrivals.tolist() == (a.arrivals + b.arrivals).tolist()
+    assert both.inserted.tolist() == np.maximum(a.inserted, b.inserted).tolist()
+
+
+@examples(20)
+@given(statistics=known())
+def test_what_begins_anew_adds_nothing(statistics: Statistics) -> None:
+    assert statistics.union(statistics.begun_anew()) == statistics

@@ -9,6 +9,7 @@ step without a batch puts these manifests in force. Nothing is copied.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
 from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
@@ -50,11 +51,12 @@ class InForce:
         for number in checkpoint.steps()[-RETAINED_STEPS:]:
             step = checkpoint.read_step(number)
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
-        distribution = Distribution(self._retained[last.number], last.routings, last.moving)
+        distribution = Distribution(self._retained[last.number], last.routings, last.moving, last.diffusions)
         if last.plan != checkpoint.plan_number:
             before, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
             last, manifests = carry_over(last, distribution.manifests, before, now, self.asked, families)
-            distribution = Distribution(manifests, last.routings)
+            distribution = self._gathered(relocator, Distribution(manifests, last.routings), events)
+            last = replace(last, routings=distribution.routings, diffusions=())
         self.last, self.distribution = last, relocator.check(distribution)
         self._resumed = last.batch_id
         if last.asked != self.asked or not relocator.fits(distribution):
@@ -62,6 +64,14 @@ class InForce:
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
+
+    def _gathered(self, relocator: Relocator, distribution: Distribution, events: EventLog) -> Distribution:
+        """Under another plan nothing is diffused: its operators may run fused with others."""
+        count = sum(len(routing.diffused) for routing in distribution.routings)
+        if count:
+            told = f"{count} partition group{'s' if count > 1 else ''} gathered, since the queries of the run change"
+            events.add(EventKind.GATHER, told, groups=count)
+        return relocator.gathered(distribution)
 
     def go_on_from(self, before: InForce) -> None:
         """Take the place of what was in force under another plan of the same run: the next batch stays the same."""
@@ -93,6 +103,7 @@ class InForce:
             plan=self._checkpoint.plan_number,
             hold=last.hold if hold is None else hold,
             moving=distribution.moving,
+            diffusions=distribution.diffusions,
             asked=self.asked,
         )
         self._checkpoint.commit(step)

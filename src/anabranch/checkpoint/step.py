@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
+from anabranch.manager.diffusion import Diffusion
 from anabranch.manager.relocation import Relocation
 from anabranch.plan.placement import Placement, as_blocks, from_blocks
 from anabranch.plan.routing import Routing
@@ -77,7 +78,8 @@ class Step:
     State is listed on `processors`; `routings` say where each operator is. What is older than `settled` has been
     answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
     own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
-    and `hold` are the groups whose rows wait in it. `moving` are relocations under way. `asked` is what the program
+    and `hold` are the groups whose rows wait in it. `moving` are relocations under way, and `diffusions` say since when
+    and why groups are diffused. `asked` is what the program
     wanted at first: as long as it wants the same, what has moved since stays where it is.
     """
 
@@ -96,6 +98,7 @@ class Step:
     hold: dict[int, GroupSet] = field(default_factory=dict)
     moving: tuple[Relocation, ...] = ()
     asked: InitialPlacement = InitialPlacement(0, ())
+    diffusions: tuple[Diffusion, ...] = ()
 
     def to_json(self) -> Json:
         """As committed."""
@@ -106,6 +109,7 @@ class Step:
             "clean_up": clean_up_to_json(self.clean_up),
             "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
             "moving": [relocation.to_json() for relocation in self.moving],
+            "diffusions": [diffusion.to_json() for diffusion in self.diffusions],
             "asked": [self.asked.processors, [as_blocks(placement) for placement in self.asked.placements]],
         }
 
@@ -128,6 +132,7 @@ class Step:
             {int(n): GroupSet.from_text(count, text) for n, (count, text) in body["hold"].items()},
             tuple(Relocation.from_json(entry) for entry in body["moving"]),
             InitialPlacement(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
+            tuple(Diffusion.from_json(entry) for entry in body["diffusions"]),
         )
 
 

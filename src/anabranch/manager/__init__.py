@@ -9,6 +9,8 @@
     actions/          what can be done to a running query, one action per file
     adaptation        calls policies in turn, and carries out their actions
     distribution      which processor has which state: manifests, routings, relocations under way
+    diffusion         groups spread over several processors, and gathered; why results stay exact
+    diffusable        which groups can be diffused
     filling           a migrating query's new operators get their state from what is there
     changing          which state a changed query goes on with, and what of it is lacking
     feeding           rows of them that wait, let through in pieces

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from anabranch.manager.actions.relocate_groups import RelocateGroups
+from anabranch.manager.diffusion import Diffusion, gather_all
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement
@@ -25,11 +26,15 @@ from anabranch.state.slice import Cuts
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The manifest of each processor, the routing of each operator, and the relocations under way."""
+    """The manifest of each processor, the routing of each operator, and the relocations under way.
+
+    There is an entry in `diffusions` for every group that is diffused.
+    """
 
     manifests: tuple[Manifest, ...]
     routings: tuple[Routing, ...]
     moving: tuple[Relocation, ...] = ()
+    diffusions: tuple[Diffusion, ...] = ()
 
     @property
     def placements(self) -> tuple[Placement, ...]:
@@ -107,13 +112,16 @@ class Relocator:
         return distribution, done
 
     def rescale(self, distribution: Distribution, processors: int, placements: tuple[Placement, ...]) -> Distribution:
-        """List all state by other placements. Relocations under way end: their groups go where the placements say."""
-        assert not any(routing.diffused for routing in distribution.routings), (
-            "what is diffused has to be gathered first"
-        )
+        """List all state by other placements. Relocations under way end: their groups go where the placements say.
+        What is diffused is gathered first."""
+        distribution = self.gathered(distribution)
         routings = owned_by(placements)
         listed = list_by_owner(distribution.manifests, routings, self._owners, processors, self._cuts)
         return self.check(Distribution(listed, routings))
+
+    def gathered(self, distribution: Distribution) -> Distribution:
+        """The distribution in which every group is at its home."""
+        return gather_all(distribution, self._plan, self._cuts)
 
     def held_back(self, distribution: Distribution) -> dict[int, GroupSet]:
         """The groups, by operator, whose rows have to wait since they are on their way."""

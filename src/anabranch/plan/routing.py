@@ -115,6 +115,10 @@ class Routing:
         """The processor that all rows of a group go to; None if the group is diffused."""
         return None if _listed(self.diffused, group) else self.placement[group]
 
+    def routes(self, group: int) -> tuple[Diffused, ...] | None:
+        """The route of a diffused group at each port; None if the group has an owner."""
+        return _listed(self.diffused, group)
+
     def hosts(self, group: int) -> tuple[int, ...]:
         """The processors that have a part in a group."""
         routes = _listed(self.diffused, group)
@@ -128,6 +132,10 @@ class Routing:
     def diffuse(self, groups: Iterable[int], routes: tuple[Diffused, ...]) -> Routing:
         """The routing with some groups diffused: one route per port."""
         return replace(self, diffused=_ascending({**dict(self.diffused), **dict.fromkeys(groups, routes)}))
+
+    def gather(self, groups: Collection[int]) -> Routing:
+        """The routing with some groups not diffused any more: their homes are their owners."""
+        return replace(self, diffused=tuple(entry for entry in self.diffused if entry[0] not in groups))
 
     def to_json(self) -> Any:
         """As stored: the blocks of a placement; if groups are diffused, also their routes."""

@@ -11,6 +11,7 @@ merge_budget  how many rows merges may move in a step
 statistics    size, results and arrivals of each partition group
 generation    what was spilled, and when
 spill         spilling groups and bringing them together again
+cut           cutting a group's rows into parts, and putting parts together
 partition     moving partition groups (Flux's interface)
 lagging       groups that are behind the others of their grouping
 manifest      the state of one processor after one step

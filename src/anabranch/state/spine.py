@@ -13,7 +13,7 @@ Nothing here does I/O: `open_slice` and `write` are passed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from anabranch.state.expiry import Spared, is_newer
@@ -119,14 +119,15 @@ class Spine:
 
     def of_groups(self, groups: GroupSet, cuts: Cuts) -> Spine:
         """Restrict the spine to these groups."""
+        return self.each_run(lambda run: slices_of_groups(run, groups, cuts))
 
-        def cut(run: SortedRun) -> SortedRun:
-            return slices_of_groups(run, groups, cuts)
-
+    def each_run(self, restrict: Callable[[SortedRun], SortedRun]) -> Spine:
+        """The spine with every run, those of merges and what is retired restricted to some of its rows."""
         merges = tuple(
-            Merge(cut(merge.target), drop_empty(cut(source) for source in merge.sources)) for merge in self.merges
+            Merge(restrict(merge.target), drop_empty(restrict(source) for source in merge.sources))
+            for merge in self.merges
         )
-        return _settle(drop_empty(cut(run) for run in self.runs), merges, cut(self.retired))
+        return _settle(drop_empty(restrict(run) for run in self.runs), merges, restrict(self.retired))
 
     def union(self, other: Spine) -> Spine:
         """List the runs, merges and retired slices of both spines; their rows must be disjoint."""

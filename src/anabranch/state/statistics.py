@@ -73,11 +73,29 @@ class Statistics:
         return Statistics(np.arange(count), spread(sizes), spread(produced), spread(recent), spread(inserted), by_port)
 
     def union(self, other: Statistics) -> Statistics:
-        """The statistics of both, which have no group in common."""
+        """The statistics of both; those of groups in common, which are diffused, are added up."""
         if not len(other.groups) or not len(self.groups):
             return other if len(other.groups) else self
         order = np.argsort(np.concatenate([self.groups, other.groups]), kind="stable")
-        return Statistics(*(np.concatenate(pair)[order] for pair in zip(self._vectors, other._vectors, strict=True)))
+        both = Statistics(*(np.concatenate(pair)[order] for pair in zip(self._vectors, other._vectors, strict=True)))
+        first = np.flatnonzero(np.diff(both.groups, prepend=-1))
+        return both if len(first) == len(order) else both._added_up(first)
+
+    def _added_up(self, first: NDArray[np.int64]) -> Statistics:
+        """One entry for all that belong to a group; each group's first is at one of these places."""
+        return Statistics(
+            self.groups[first],
+            np.add.reduceat(self.bytes, first),
+            np.add.reduceat(self.produced, first),
+            np.add.reduceat(self.recent, first),
+            np.maximum.reduceat(self.inserted, first),
+            np.add.reduceat(self.arrivals, first),
+        )
+
+    def begun_anew(self) -> Statistics:
+        """Statistics of the same groups at a processor that has done nothing for them yet."""
+        nothing = np.zeros_like(self.bytes)
+        return Statistics(self.groups, nothing, nothing, np.zeros_like(self.recent), self.inserted, 0 * self.arrivals)
 
     def of_groups(self, groups: GroupSet) -> Statistics:
         """The statistics of some groups only."""

@@ -3,6 +3,8 @@
     spill_groups      push partition groups to disk
     relocate_groups   move partition groups to another processor
     hold_groups       let rows of partition groups wait
+    diffuse_groups    spread the rows of one input of hot partition groups over several processors
+    gather_groups     bring such groups back to one processor
     clean_up_groups   deliver results that spilling has postponed
     migrate_query     go on with the joins of a query in another order
     change            what actions edit, and what they may look at
@@ -17,13 +19,33 @@ event. A new action is a new file, a line in `ACTIONS` and a part of the union `
 from __future__ import annotations
 
 from anabranch.manager.actions.clean_up_groups import CleanUpGroups
+from anabranch.manager.actions.diffuse_groups import DiffuseGroups
+from anabranch.manager.actions.gather_groups import GatherGroups
 from anabranch.manager.actions.hold_groups import HoldGroups
 from anabranch.manager.actions.migrate_query import MigrateQuery
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.actions.spill_groups import SpillGroups
 
-__all__ = ["ACTIONS", "Action", "CleanUpGroups", "HoldGroups", "MigrateQuery", "RelocateGroups", "SpillGroups"]
+__all__ = [
+    "ACTIONS",
+    "Action",
+    "CleanUpGroups",
+    "DiffuseGroups",
+    "GatherGroups",
+    "HoldGroups",
+    "MigrateQuery",
+    "RelocateGroups",
+    "SpillGroups",
+]
 
-Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups | MigrateQuery
+Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups | DiffuseGroups | GatherGroups | MigrateQuery
 
-ACTIONS = (SpillGroups, RelocateGroups, HoldGroups, CleanUpGroups, MigrateQuery)
+ACTIONS = (
+    SpillGroups,
+    RelocateGroups,
+    HoldGroups,
+    CleanUpGroups,
+    DiffuseGroups,
+    GatherGroups,
+    MigrateQuery,
+)

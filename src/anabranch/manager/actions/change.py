@@ -41,7 +41,7 @@ class Change:
 
     The state of `touched` processors is not as their reports say any more. In the next step rows of the groups in
     `hold` wait, and those in `clean_up` are cleaned up, both by operator. Processors in `pushed` have spilled.
-    The `migrations` are begun after the step.
+    Groups of processors in `reshared` were diffused or gathered. The `migrations` are begun after the step.
     """
 
     distribution: Distribution
@@ -49,11 +49,12 @@ class Change:
     hold: dict[int, GroupSet] = field(default_factory=dict)
     clean_up: dict[int, CleanUp] = field(default_factory=dict)
     pushed: set[int] = field(default_factory=set)
+    reshared: set[int] = field(default_factory=set)
     relocations: list[Relocation] = field(default_factory=list)
     sentences: list[Sentence] = field(default_factory=list)
     migrations: list[MigrateQuery] = field(default_factory=list)
 
     @property
     def parties(self) -> set[int]:
-        """The processors that take part in a relocation of this change."""
-        return {p for entry in self.relocations for p in (entry.move.sender, entry.move.receiver)}
+        """The processors that take part in a relocation of this change, or whose groups were diffused or gathered."""
+        return self.reshared | {p for entry in self.relocations for p in (entry.move.sender, entry.move.receiver)}

@@ -65,6 +65,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         clean_up=change.clean_up,
         hold=change.hold,
         moving=after.moving,
+        diffusions=after.diffusions,
         asked=in_force.asked,
     )
     failpoint(f"{orders.kind.name}.before_commit")

@@ -1,0 +1,83 @@
+"""Which partition groups can be diffused, and when: rules for actions and policies, and what people call the parts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.state.generation import spilled_groups
+from anabranch.state.groups import GroupSet
+
+if TYPE_CHECKING:
+    from anabranch.manager.actions.change import Change
+
+
+def undiffusable(operator: OperatorShape, plan: PlanShape) -> str | None:
+    """Why no group of an operator can ever be diffused; None if groups can."""
+    if operator.number in plan.diffusable:
+        return None
+    fused = [plan.operators[n].name for n in plan.members(operator.family) if n != operator.number]
+    if fused:
+        return f"it is fused with the {', the '.join(fused)}, which would have to be diffused alike"
+    return "only joins can be, since any other group has to be answered at one place"
+
+
+def obstacles(change: Change, operator: int, groups: Collection[int]) -> Iterator[str]:
+    """Why groups of an operator that is no family's cannot be diffused now: some of their state is not active."""
+    distribution = change.distribution
+    chosen = GroupSet.of(distribution.groups, groups)
+    moving = {group for entry in distribution.moving if entry.move.family == operator for group in entry.move.groups}
+    if moving & {*groups}:
+        yield f"group {min(moving & {*groups})} is on its way to another processor; wait until it has arrived"
+    for manifest in distribution.manifests:
+        state = manifest.operators[operator]
+        on_disk = spilled_groups(state.generations)
+        if on_disk is not None and on_disk & chosen:
+            yield f"{_first(on_disk & chosen)} has state on disk; clean up first"
+        if state.retired is not None and state.retired & chosen:
+            yield f"{_first(state.retired & chosen)} has rows that wait for clean-up; clean up first"
+        held = (piece.groups for slices in state.held for piece in slices)
+        if any(waiting is None or waiting & chosen for waiting in held):
+            yield "rows of it are held back; wait until they have gone on"
+    hold = change.hold.get(operator)
+    if hold is not None and hold & chosen:
+        yield f"rows of {_first(hold & chosen)} are to be held back in the next step; wait until they have gone on"
+
+
+def parties(change: Change, operator: int, groups: Iterable[int]) -> set[int]:
+    """The processors that have a part in some groups of an operator."""
+    routing = change.distribution.routings[operator]
+    return {host for group in groups for host in routing.hosts(group)}
+
+
+def is_busy(change: Change, taken: set[int], processors: set[int]) -> bool:
+    """Whether one of some processors takes part in an action of an earlier policy, or in a relocation under way."""
+    return bool(processors & (taken | change.pushed)) or any(map(change.distribution.is_moving, processors))
+
+
+def aliases_at(plan: PlanShape, operator: int, port: int) -> tuple[str, ...]:
+    """The aliases of the inputs whose rows come to a port, alone or joined."""
+    edge = plan.operators[operator].edges[port]
+    if edge.alias is not None:
+        return (edge.alias,)
+    below = edge.operators[0]
+    return tuple(alias for nth in range(len(plan.operators[below].ports)) for alias in aliases_at(plan, below, nth))
+
+
+def port_name(plan: PlanShape, operator: int, port: int) -> str:
+    """What people call the rows of a port."""
+    aliases = aliases_at(plan, operator, port)
+    return aliases[0] if len(aliases) == 1 else f"{' '.join(aliases)} joined"
+
+
+def numbered(groups: Sequence[int]) -> str:
+    """Some groups, by number; only the first few if there are many."""
+    if len(groups) == 1:
+        return f"group {groups[0]}"
+    more = f" and {len(groups) - 8} more" if len(groups) > 8 else ""
+    return f"groups {', '.join(map(str, sorted(groups)[:8]))}{more}"
+
+
+def _first(groups: GroupSet) -> str:
+    return f"group {groups.numbers()[0]}"
