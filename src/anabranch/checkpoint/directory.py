@@ -187,8 +187,7 @@ class Checkpoint:
             make_folder(self._spark(number))
         failpoint("plan.adopted")
         self.plan_number = number
-        needed = min([self.read_step(n).plan for n in self.steps()], default=number)
-        self._forget_plans_before(needed)
+        self._forget_plans_before_steps(self.steps())
         return number
 
     def retreat(self, number: int) -> None:
@@ -208,13 +207,18 @@ class Checkpoint:
         self.plan_number = number
         return number
 
-    def _forget_plans_before(self, needed: int) -> None:
-        """Remove the plans that no step was made under any more, and logs that no other plan shares."""
-        kept = {self._logs_of(n) for n in self.plans() if n >= needed}
-        for old in (n for n in self.plans() if n < needed):
+    def _forget_plans_before_steps(self, steps: Sequence[int]) -> None:
+        """Remove the plans from before that of the first of these steps, and logs that no other plan shares."""
+        plans = self.plans()
+        if len(plans) < 2:
+            return
+        needed = min([self.read_step(n).plan for n in steps], default=self.plan_number)
+        shared = {self._logs_of(n) for n in plans if n >= needed}
+        for old in (n for n in plans if n < needed):
             (self.path / "plans" / f"{old:06d}.json").unlink()
-            if old not in kept:
-                shutil.rmtree(self._logs(old), ignore_errors=True)
+        for path in (self.path / "spark").iterdir():
+            if path.name.isdecimal() and int(path.name) < needed and int(path.name) not in shared:
+                shutil.rmtree(path, ignore_errors=True)
 
     def _spark(self, number: int) -> Path:
         """Where Spark keeps its logs under a plan."""
@@ -361,6 +365,7 @@ class Checkpoint:
         for directory in (self.path / "reports").iterdir():
             if directory.name.isdigit() and int(directory.name) < retained[0]:
                 shutil.rmtree(directory, ignore_errors=True)
+        self._forget_plans_before_steps(retained)
 
     def _check_ours(self) -> None:
         """Refuse a folder that is not a checkpoint, before anything in it is touched.

@@ -16,6 +16,11 @@ class MemoryBudgets:
         """The budget of a processor."""
         return self._own.get(processor, self._everybody)
 
+    @property
+    def is_limited(self) -> bool:
+        """Whether any processor may have a budget."""
+        return any(budget is not None for budget in (self._everybody, *self._own.values()))
+
     def set_budget(self, budget: int | None, processor: int | None) -> None:
         """Give a processor another budget from now on, or all processors if `processor` is None."""
         if processor is None:

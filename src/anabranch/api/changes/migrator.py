@@ -33,6 +33,7 @@ from anabranch.runtime.driver.changes.migration import (
     ShadowProgress,
     begin_migration,
     cancel_migration,
+    check_begins,
     end_migration,
     propose_migration,
 )
@@ -113,10 +114,14 @@ class Migrator:
         if pace is not None and (not isinstance(pace, int) or isinstance(pace, bool) or pace < 1):
             raise ConfigError(f"pace must be a positive whole number of rows per step, not {pace!r}")
         name = self.name_of(query)
-        self._make_way(name, meanwhile)
+        self._check_way(meanwhile)
         host = self.host
         proposal = self._proposal(name, joins)
         chosen, prediction = self._strategy(proposal, strategy, wish)
+        if self.current is not None:
+            check_begins(host.opened.runner.context, proposal, chosen)
+            self.cancel(self.current)
+            proposal = self._proposal(name, joins)  # its plan has another number now
         aliases = _aliases(host.opened.plan, name)
         before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
         step, started = host.opened.runner.status.last_number, time.perf_counter()
@@ -131,15 +136,18 @@ class Migrator:
             f"{len(filling.computed)} computed",
         ]
         how = "beginning empty" if chosen == PARALLEL_TRACK else ", ".join(parts)
+        is_felt = chosen != MOVING_STATE and host.opened.runner.context.run.memory.is_limited
+        memory = "; what the new order stores cannot be pushed to disk before it is in force" if is_felt else ""
         host.events.add(
             EventKind.MIGRATING,
-            f"{name}: joins go from {before} to {after} by {chosen}, {how}, since {reason}",
+            f"{name}: joins go from {before} to {after} by {chosen}, {how}, since {reason}{memory}",
             query=name,
             before=before,
             after=after,
             strategy=chosen,
             listed_rows=progress.listed_rows,
             rehashed_rows=progress.rehashed_rows,
+            state_bytes=progress.state_bytes(host.opened.runner.context),
             seconds=round(time.perf_counter() - started, 3),
         )
         self.advance()
@@ -155,6 +163,7 @@ class Migrator:
         if not progress.is_ready(host.opened.runner.context):
             return True
         rows = progress.rows_done(host.opened.runner.context)
+        size = progress.state_bytes(host.opened.runner.context)
         opened = end_migration(host.opened, progress, host.no_rows())
         if opened is None:
             return True
@@ -172,6 +181,7 @@ class Migrator:
             steps=steps,
             seconds=round(seconds, 3),
             rows=rows,
+            state_bytes=size,
             **_told(under_way.prediction),
         )
         run = opened.runner.context.run
@@ -222,16 +232,13 @@ class Migrator:
             reason = f"the run has ended before {handle.query!r} could go on with {handle.after}; start it again"
             handle._end(Phase.FAILED, failure or MigrationError(reason))
 
-    def _make_way(self, name: str, meanwhile: str) -> None:
+    def _check_way(self, meanwhile: str) -> None:
         current = self.current
-        if current is None:
-            return
-        if meanwhile == REFUSE:
+        if current is not None and meanwhile == REFUSE:
             raise ConfigError(
                 f"{current.query!r} is migrating to {current.after} already ({current.share_done:.0%} done); wait for "
                 "it, cancel() it, or say meanwhile='replace'"
             )
-        self.cancel(current)
 
     def name_of(self, query: str | None) -> str:
         """The query that is meant; the only one if none is named."""

@@ -190,13 +190,19 @@ class Steps:
         self._manual().rescale(processors)
 
     def migrate(
-        self, joins: str, strategy: str = "auto", query: str | None = None, *, pace: int | None = None
+        self,
+        joins: str,
+        strategy: str = "auto",
+        query: str | None = None,
+        *,
+        pace: int | None = None,
+        meanwhile: str = REFUSE,
     ) -> Migration:
         """Go on with a query's joins in another order, as `Run.migrate` does; what takes several steps goes on with
         each that is fed."""
         self._begin()
         self._run.check_nothing_under_way()
-        return self._run.migrator.begin(joins, strategy, query, pace=pace)
+        return self._run.migrator.begin(joins, strategy, query, pace=pace, meanwhile=meanwhile)
 
     def plans(self, query: str | None = None) -> list[PlanCost]:
         """The orders in which a query's joins could run, with what they cost, as `Run.plans` lists them."""

@@ -207,6 +207,39 @@ def test_a_migration_is_cancelled_replaced_or_comes_to_nothing_when_the_run_ends
         assert steps.order() == "((A B) C) D"
         left = steps.public.migrate("A (B (C D))", "background", pace=1)
         assert not left.await_done(0)
+        for order, strategy, reason in [
+            ("(A C) (B D)", "background", "nothing that 'query' says is equal connects A and C"),
+            ("((A B) C) D", "background", "in this order already"),
+            ("(A B) (C D)", "parallel-track", "never ends here"),
+        ]:
+            with pytest.raises(ConfigError, match=reason):
+                steps.public.migrate(order, strategy, meanwhile="replace")
+            assert left.phase == "filling", "the first goes on as long as nothing can take its place"
+        replacing = steps.public.migrate("(A B) (C D)", "background", pace=1, meanwhile="replace")
+        assert left.phase == "cancelled"
+        for _ in range(4):
+            fed.append(rows(chance, 3))
+            steps.feed(fed[-1])
+        moved = steps.public.migrate("A (B (C D))", "moving-state", meanwhile="replace")
+        assert replacing.phase == "cancelled" or replacing.await_done(0)
+        assert moved.await_done(0)
+        fed.append(rows(chance))
+        steps.feed(fed[-1])
+        assert "pushed to disk" not in steps.public.events[-2].reason
+        steps.public.set_memory("1g")
+        left = steps.public.migrate("A ((B C) D)", "background", pace=1)
+        assert not left.await_done(0)
+        begun = steps.public.events[-1]
+        assert "what the new order stores cannot be pushed to disk before it is in force" in begun.reason
+        assert begun.details["state_bytes"] > 0
+        plans = [len(steps.taken.plans())]
+        for _ in range(3):
+            fed.append(rows(chance, 3))
+            steps.feed(fed[-1])
+            plans.append(len(steps.taken.plans()))
+        assert min(plans) == plans[-1] == 1, "plans that no step needs are gone"
+        assert len(list((steps.taken.path / "spark").iterdir())) == 1
+        assert left.phase == "filling"
         answer = steps.answer
     with pytest.raises(MigrationError, match="the run has ended before"):
         left.await_done()

@@ -27,6 +27,7 @@ from anabranch.checkpoint.directory import Checkpoint
 from anabranch.errors import ConfigError
 from anabranch.manager.feeding import Feeding, usual_pace
 from anabranch.manager.filling import Filling, Rehashed, filled, planned_filling, rows_at
+from anabranch.manager.waiting import joins_are_behind
 from anabranch.plan.arrangement import Shape
 from anabranch.plan.join_order import rearranged, shape_of
 from anabranch.plan.network import Network
@@ -107,6 +108,12 @@ class ShadowProgress:
         )
         return read + self.rehashed_rows + sum(piece.rows for piece in pieces)
 
+    def state_bytes(self, context: StepContext) -> int:
+        """The bytes of the shadow's active state. None of it can be pushed to disk."""
+        network = context.plan.network
+        shadows = [n for n in range(len(network.operators)) if network.is_shadow(n)]
+        return sum(int(manifest.operators[n].statistics.bytes.sum()) for manifest in context.manifests for n in shadows)
+
     def is_ready(self, context: StepContext) -> bool:
         """Whether the shadow holds all that rows still to come can meet."""
         if self.feeding is None:
@@ -150,10 +157,25 @@ def begin_migration(
     opened: OpenedRun, proposal: MigrationProposal, strategy: str, no_rows: DataFrame, pace: int | None = None
 ) -> tuple[OpenedRun, ShadowProgress]:
     """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
+    with opened.runner.between_batches() as context:
+        check_begins(context, proposal, strategy)
+        return _begin(opened, proposal, strategy, no_rows, pace)
+
+
+def check_begins(context: StepContext, proposal: MigrationProposal, strategy: str) -> None:
+    """Refuse a migration that cannot begin now by this strategy; nothing is changed yet."""
     if strategy == PARALLEL_TRACK:
         check_ends(proposal)
-    with opened.runner.between_batches():
-        return _begin(opened, proposal, strategy, no_rows, pace)
+    if context.in_force.last is None:
+        raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
+    if not context.in_force.may_repeat:
+        return
+    # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
+    network = context.plan.network
+    owes = strategy != PARALLEL_TRACK and _lists_joined_rows(proposal)
+    owes = owes and joins_are_behind(context.manifests, network.joins_of(proposal.query))
+    if owes or (strategy == MOVING_STATE and proposal.filling.fed):
+        raise ConfigError(REPEATED)
 
 
 def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
@@ -167,6 +189,7 @@ def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProp
     dead then."""
     with opened.runner.between_batches() as context:
         proposal = plan(context)
+        check_begins(context, proposal, MOVING_STATE)
         deliver_owed(opened, proposal, no_rows)
         opened, progress = _begin(opened, proposal, MOVING_STATE, no_rows, None)
         ended = _end(opened, progress, no_rows)
@@ -185,11 +208,6 @@ def _begin(
 ) -> tuple[OpenedRun, ShadowProgress]:
     before = opened.runner.context
     run = before.run
-    if before.in_force.last is None:
-        raise ConfigError("the query has not answered anything yet, so there is nothing to migrate; start it anew")
-    if strategy == MOVING_STATE and proposal.filling.fed and before.in_force.may_repeat:
-        # Between the batch and its repetition nothing may be decided that changes what it gives under its id.
-        raise ConfigError(REPEATED)
     if strategy != PARALLEL_TRACK and _lists_joined_rows(proposal):
         # What is owed below joined rows that are listed would come to the old ones only.
         deliver_owed(opened, proposal, no_rows)
