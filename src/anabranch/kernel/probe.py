@@ -55,7 +55,11 @@ def probe(wanted: HashIndex, segment: Segment) -> Ranges:
         ranges = _probe_rows(wanted, segment.hashes)
     else:
         owner, row = segment.index.locate(wanted.hashes[first:last])
-        ranges = Ranges(owner + first, row - segment.offset, segment.index.ends(row) - segment.offset)
+        start, stop = row - segment.offset, segment.index.ends(row) - segment.offset
+        if len(owner):
+            # The index is that of the whole file; a slice may begin and end among the rows of one hash.
+            start[0], stop[-1] = max(start[0], 0), min(stop[-1], len(segment))
+        ranges = Ranges(owner + first, start, stop)
     return ranges if segment.groups is None else ranges.where(segment.groups.holds(wanted.hashes[ranges.owner]))
 
 

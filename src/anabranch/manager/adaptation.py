@@ -43,9 +43,9 @@ class Adaptation:
         self.plan = plan
         self._clock = clock
         self._policies = [*copy.deepcopy(list(policies)), CleanUpInPassing()]
-        self._cuts = FileCuts(state, plan.groups)
-        self._monitor = Monitor(plan, memory, self._cuts, clock)
-        self.relocator = Relocator(plan, self._cuts, clock)
+        self.cuts = FileCuts(state, plan.groups)
+        self._monitor = Monitor(plan, memory, self.cuts, clock)
+        self.relocator = Relocator(plan, self.cuts, clock)
 
     def adapt(self, moment: Moment, distribution: Distribution, reports: Sequence[Report]) -> Change:
         """Change a distribution after a step: relocations under way go on, and actions of policies are applied.
@@ -54,9 +54,9 @@ class Adaptation:
         """
         self._monitor.note_returned(moment.cleaned_up)
         for report in reports:
-            self._cuts.learn_texts(report.cuts)
+            self.cuts.learn_texts(report.cuts)
             report.cuts = {}
-        self._cuts.forget_others({name for manifest in distribution.manifests for name in manifest.files()})
+        self.cuts.forget_others({name for manifest in distribution.manifests for name in manifest.files()})
         change = Change(distribution)
         note_relocations(change, *self.relocator.go_on(distribution), self.plan)
         context = self.context(moment.step, moment.since)
@@ -84,11 +84,11 @@ class Adaptation:
 
     def learn_cuts(self, texts: Mapping[str, str]) -> None:
         """Remember where partition groups begin in files that somebody has written."""
-        self._cuts.learn_texts(texts)
+        self.cuts.learn_texts(texts)
 
     def context(self, step: int = 0, since: Sequence[int | None] = ()) -> Context:
         """The context of actions that are applied after a step, now."""
-        return Context(self.plan, step, since, self._clock(), self.relocator, self._cuts)
+        return Context(self.plan, step, since, self._clock(), self.relocator, self.cuts)
 
 
 def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:

@@ -1,7 +1,8 @@
 """Sorting out what arrives from streams: bad rows, late rows, and the rest by port.
 
 Bad rows carry a note that says why (`notes`). They stop the step, unless there is a quarantine; late rows are counted.
-Either may be written down, one JSON document per line, for the driver to publish when the step is committed.
+Either may be written down, one JSON document per line, for the driver to publish when the step is committed. Copies of
+rows that are kept by another processor (`StepTask.copied`) are counted and written down there only.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from anabranch.processor.json_rows import json_rows
 from anabranch.processor.tasks import Arrival
 from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import group_counts
-from anabranch.state.run import TS, Segment
+from anabranch.state.run import HASH, TS, Segment
 from anabranch.state.store import write_file
 
 REJECT = "reject"
@@ -49,15 +50,17 @@ def _by_tag(packed: pa.RecordBatch, arrivals: dict[int, Arrival]) -> Iterator[tu
 def _sort_out(attempt: Attempt, packed: pa.RecordBatch, arrivals: dict[int, Arrival]) -> dict[int, Segment]:
     """Count and reject the arriving rows of streams by source, and sort them by port."""
     tags = packed.column(INPUT).to_numpy()
-    bad = _bad_rows(attempt, packed)
+    copies = _copies(attempt, packed, arrivals)
+    bad = _bad_rows(attempt, packed, copies)
     timed = TS in packed.schema.names
     taken: dict[int, list[NDArray[np.int64]]] = {}
     late_rows = []
     for i, arrival in arrivals.items():
         mask = tags == i
-        attempt.report.received[i] = int(mask.sum())
+        own = mask if copies is None else mask & ~copies
+        attempt.report.received[i] = int(own.sum())
         if bad is not None:
-            attempt.report.rejected[i] = int((mask & bad).sum())
+            attempt.report.rejected[i] = int((own & bad).sum())
             mask &= ~bad
         rows = np.flatnonzero(mask)
         if timed and len(rows):
@@ -66,9 +69,10 @@ def _sort_out(attempt: Attempt, packed: pa.RecordBatch, arrivals: dict[int, Arri
             threshold = attempt.task.late[i]
             if threshold is not None:
                 on_time = ts[rows] >= threshold
+                late = rows[~on_time] if copies is None else rows[~on_time & ~copies[rows]]
                 if i not in attempt.plan.shadows:
-                    late_rows.append((i, rows[~on_time]))
-                attempt.report.late[i] = len(rows) - int(on_time.sum())
+                    late_rows.append((i, late))
+                attempt.report.late[i] = len(late)
                 rows = rows[on_time]
         taken.setdefault(arrival.port, []).append(rows)
     if attempt.plan.late_projections is not None and any(len(rows) for _, rows in late_rows):
@@ -80,7 +84,19 @@ def _sort_out(attempt: Attempt, packed: pa.RecordBatch, arrivals: dict[int, Arri
     }
 
 
-def _bad_rows(attempt: Attempt, packed: pa.RecordBatch) -> NDArray[np.bool_] | None:
+def _copies(attempt: Attempt, packed: pa.RecordBatch, arrivals: dict[int, Arrival]) -> NDArray[np.bool_] | None:
+    """Which rows are copies of rows that another processor keeps; None if there are none."""
+    copies = None
+    for tag, arrival in arrivals.items():
+        groups = attempt.task.copied_at(arrival.port)
+        if groups is not None:
+            own = groups.holds(packed.column(HASH).to_numpy().view(np.uint64))
+            own &= packed.column(INPUT).to_numpy() == tag
+            copies = own if copies is None else copies | own
+    return copies
+
+
+def _bad_rows(attempt: Attempt, packed: pa.RecordBatch, copies: NDArray[np.bool_] | None) -> NDArray[np.bool_] | None:
     if REJECT not in packed.schema.names:
         return None
     column = packed.column(REJECT)
@@ -95,6 +111,7 @@ def _bad_rows(attempt: Attempt, packed: pa.RecordBatch) -> NDArray[np.bool_] | N
             "input, or set quarantine=PATH to put such rows aside and go on"
         )
     counted = ~np.isin(packed.column(INPUT).to_numpy(), list(attempt.plan.shadows))
+    counted &= True if copies is None else ~copies
     lines = [text for text in column.filter(pa.array(counted)).to_pylist() if text is not None]
     attempt.report.rejected_file = _write_lines(attempt, "rejected", lines)
     return mask

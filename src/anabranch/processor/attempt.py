@@ -7,6 +7,9 @@ the report names (`parked`). Run files and reports have names of their own per a
 attempts never meet. Every attempt of a round computes the same multiset of results and the same state, so any complete
 report will do. In the last round a processor yields nothing but the name of its report.
 
+Rows of a diffused group whose home is another processor may come as copies: they are joined, and then forgotten. What
+they meet here and the home lists is borrowed for the step. Both are counted, written and rejected at the home alone.
+
 A row of a partition group that this processor does not own has been routed wrongly: then the step fails, and nothing
 of it counts.
 """
@@ -18,6 +21,7 @@ import traceback
 import uuid
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -69,10 +73,10 @@ def _run(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
     arrived = [batch for batch in batches if batch.num_rows]
     started, waited = _clocks(), np.zeros(2)
     before = Manifest.from_json(task.manifest)
-    attempt.files.start({piece.file for piece in before.active()})
+    attempt.files.start({piece.file for piece in chain(before.active(), *task.borrowed)})
     report.arrived = sum(map(len, arrived))
     report.long_rows = has_long_rows(arrived, attempt.plan.aliases if attempt.number == 0 else ())
-    deltas, earlier = Deltas(attempt.plan.stored), list[str]()
+    deltas, earlier = Deltas(attempt.plan.stored, task.copied), list[str]()
     if not report.long_rows:
         earlier = _take_parked(attempt, deltas)
         take_arrived(attempt, deltas, arrived)

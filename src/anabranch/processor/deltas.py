@@ -1,24 +1,28 @@
 """The rows that come to the ports of a processor in a round, before they are part of its state.
 
 Rows come to a port from arriving batches, from earlier rounds, from operators below on the same processor, and from
-those that have waited. All of them become one sorted segment per port. Rows that have waited for a grouping are kept
-apart, as `drained`: in one run with new rows they would make runs that follow each other overlap in time.
+those that have waited. All of them become one sorted segment per port. Copies of rows that another processor keeps
+(`StepTask.copied`) are among them, and are told apart by their partition group when rows are kept (`kept`). Rows that
+have waited for a grouping are kept apart, as `drained`: in one run with new rows they would make runs that follow each
+other overlap in time.
 """
 
 from __future__ import annotations
 
 from anabranch.kernel.delta import keep_after, sort_rows
-from anabranch.processor.segments import with_columns
+from anabranch.processor.segments import of_groups, with_columns
 from anabranch.state.arrays.row_bytes import concatenated
+from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunFile, Segment
 
 
 class Deltas:
     """New rows by port, the run files that hold some of them already, and drained rows by port."""
 
-    def __init__(self, stored: tuple[tuple[str, ...], ...]) -> None:
-        """No rows yet; `stored` are the columns of each port's state."""
+    def __init__(self, stored: tuple[tuple[str, ...], ...], copied: tuple[GroupSet, ...] = ()) -> None:
+        """No rows yet; `stored` are the columns of each port's state, `copied` the groups whose rows are copies."""
         self._stored = stored
+        self._copied = copied
         self._rows: dict[int, Segment] = {}
         self._files: dict[int, RunFile] = {}
         self._drained: dict[int, Segment] = {}
@@ -71,6 +75,15 @@ class Deltas:
     def at(self, port: int) -> list[Segment]:
         """All rows of a port: those that have waited, then new ones."""
         return [rows[port] for rows in (self._drained, self._rows) if len(rows.get(port, ()))]
+
+    def kept(self, port: int) -> list[Segment]:
+        """All rows of a port that become part of this processor's state: those that are no copies."""
+        rows = self.at(port)
+        if not self._copied or not self._copied[port]:
+            return rows
+        others = GroupSet.all(self._copied[port].count) - self._copied[port]
+        own = (of_groups(segment, others) for segment in rows)
+        return [segment for segment in own if len(segment)]
 
     def file_of(self, port: int, rows: Segment | None) -> RunFile | None:
         """The run file that holds rows of a port already, if they are its new rows and there is one."""

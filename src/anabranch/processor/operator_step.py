@@ -47,8 +47,9 @@ def run_operator(
     after, state = purge(work, spines, state)
     after = consolidate(work, after)
     arrived = _arrived_by_group(work)
+    copies = _without_copies(work, arrived)
+    _count_work(work, arrived, copies)
     touched = arrived.sum(axis=1) > 0
-    attempt.report.worked[operator.number] += int(arrived.sum())
     yield from send_results(work, _results(work, after, state))
     fresh = work.produced.copy()
     after = insert(work, after)
@@ -90,10 +91,11 @@ def _begin(
 def _results(work: OperatorAtWork, spines: list[Spine], state: OperatorState) -> Iterator[pa.RecordBatch]:
     """The results of new rows with each other and with the active state; none if nobody takes them."""
     kernel, files, groups = work.operator.operator, work.attempt.files, work.attempt.plan.groups
+    task = work.attempt.task
     if not work.operator.destinations or (not kernel.waits and not work.deltas.has_new(work.ports)):
         return
     pairs = zip(work.ports, spines, strict=True)
-    old = [[files.open(port, piece) for piece in spine.slices()] for port, spine in pairs]
+    old = [[files.open(port, p) for p in (*spine.slices(), *task.borrowed_at(port))] for port, spine in pairs]
     deltas = [
         work.deltas.new(port) or (segments[0].slice(0, 0) if segments else NO_ROWS)
         for port, segments in zip(work.ports, old, strict=True)
@@ -117,6 +119,27 @@ def _arrived_by_group(work: OperatorAtWork) -> NDArray[np.int64]:
         for rows in work.deltas.at(port):
             counts[:, nth] += group_counts(rows.hashes, groups)
     return counts
+
+
+def _without_copies(work: OperatorAtWork, arrived: NDArray[np.int64]) -> int:
+    """Leave copies out of the rows that come, by group and port; returns how many they are."""
+    copies = 0
+    for nth, port in enumerate(work.ports):
+        groups = work.attempt.task.copied_at(port)
+        if groups is not None:
+            copies += int(arrived[groups.mask(), nth].sum())
+            arrived[groups.mask(), nth] = 0
+    return copies
+
+
+def _count_work(work: OperatorAtWork, arrived: NDArray[np.int64], copies: int) -> None:
+    """Count the rows that the operator works on, and what of them and of the state is there for diffusion only."""
+    report, number = work.attempt.report, work.operator.number
+    report.worked[number] += int(arrived.sum()) + copies
+    report.copied[number] += copies
+    borrowed = [piece for port in work.ports for piece in work.attempt.task.borrowed_at(port)]
+    report.borrowed_rows[number] += sum(piece.rows for piece in borrowed)
+    report.borrowed_bytes[number] += sum(piece.bytes for piece in borrowed)
 
 
 def _bytes_by_group(work: OperatorAtWork, spines: list[Spine]) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ from anabranch.kernel.expression import Fused, columns_of, evaluate, select
 from anabranch.kernel.operator import Settled, SpillableOperator, StatefulOperator
 from anabranch.state.groups import GroupSet
 from anabranch.state.run import RunFile
+from anabranch.state.slice import Slice
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json
 
@@ -143,6 +144,10 @@ class StepTask:
     operator, `hold` the groups of an operator whose rows wait; `since` is per operator: no result of later rows is
     older. `now` is the driver's time. `warm` are files to be read ahead: groups are about to come. A step that is
     made again from its first round on is another `trial`.
+
+    Of some diffused groups this processor is a host without being their home (`state/share`). Per port, `copied` are
+    those of which it gets copies of arriving rows, and `borrowed` is what the homes list of them. Both are empty if
+    nothing is diffused.
     """
 
     state: str
@@ -162,3 +167,13 @@ class StepTask:
     now: float
     warm: tuple[RunFile, ...] = ()
     trial: int = 0
+    copied: tuple[GroupSet, ...] = ()
+    borrowed: tuple[tuple[Slice, ...], ...] = ()
+
+    def copied_at(self, port: int) -> GroupSet | None:
+        """The groups of which copies come to a port; None if there are none."""
+        return (self.copied[port] or None) if self.copied else None
+
+    def borrowed_at(self, port: int) -> tuple[Slice, ...]:
+        """What is borrowed for a port."""
+        return self.borrowed[port] if self.borrowed else ()

@@ -38,7 +38,7 @@ def consolidate(work: OperatorAtWork, spines: list[Spine]) -> list[Spine]:
     attempt, files = work.attempt, work.attempt.files
     written = []
     for port, spine in zip(work.ports, spines, strict=True):
-        budget = merge_rows(sum(map(len, work.deltas.at(port))), spine)
+        budget = merge_rows(sum(map(len, work.deltas.kept(port))), spine)
         threshold, span = attempt.task.purge[port], attempt.plan.max_spans[port]
         written.append(spine.consolidate(budget, files.scan(port), files.write, threshold, span, work.spared))
     return written
@@ -55,7 +55,7 @@ def _insert(work: OperatorAtWork, nth: int, before: Spine) -> Spine:
         work.answering.settled_afterwards if isinstance(kernel, SpillableOperator) else work.answering.settled_for_all
     )
     threshold = attempt.task.purge[port]
-    arrived, spine = work.deltas.at(port), before
+    arrived, spine = work.deltas.kept(port), before
     for rows in arrived:
         file = work.deltas.file_of(port, rows)
         alive = keep_alive(rows, threshold, work.spared) if file is None else None

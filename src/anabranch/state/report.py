@@ -25,10 +25,12 @@ class Report:
 
     `results` and `result_files` are per outlet, `combinations` are all rows that results were selected of. Per operator
     are the rows that it has `worked` on, what it has `produced` and, of this, what was `owed`, and the CPU time that it
-    took (`operator_cpu_ms`). `late_joined` counts joined rows that came after what they would have changed was
-    answered. `held` rows wait, `arrived` are those that came through the round's exchange; if `long_rows` were among
-    them nothing was done (`exchange/long_rows`). `cpu_ms` is the CPU time of `busy_ms`. `cuts` tell where partition
-    groups begin in new files (`FileCuts.texts`), so that the driver need not look into them to move groups.
+    took (`operator_cpu_ms`). What diffusion costs is per operator, too: how many of the rows it worked on were
+    `copied`, since another processor counts and keeps them, and the rows and bytes that it has `borrowed`.
+    `late_joined` counts joined rows that came after what they would have changed was answered. `held` rows wait,
+    `arrived` are those that came through the round's exchange; if `long_rows` were among them nothing was done
+    (`exchange/long_rows`). `cpu_ms` is the CPU time of `busy_ms`. `cuts` tell where partition groups begin in new files
+    (`FileCuts.texts`), so that the driver need not look into them to move groups.
     """
 
     processor: int
@@ -49,6 +51,9 @@ class Report:
     owed: list[int] = field(default_factory=list)
     worked: list[int] = field(default_factory=list)
     operator_cpu_ms: list[float] = field(default_factory=list)
+    copied: list[int] = field(default_factory=list)
+    borrowed_rows: list[int] = field(default_factory=list)
+    borrowed_bytes: list[int] = field(default_factory=list)
     spilled_rows: int = 0
     spilled_bytes: int = 0
     generations: int = 0
@@ -88,6 +93,9 @@ class Report:
             owed=[0] * operators,
             worked=[0] * operators,
             operator_cpu_ms=[0.0] * operators,
+            copied=[0] * operators,
+            borrowed_rows=[0] * operators,
+            borrowed_bytes=[0] * operators,
         )
 
     def plus(self, other: Report) -> Report:
@@ -113,6 +121,9 @@ class Report:
             owed=_sums(self.owed, other.owed),
             worked=_sums(self.worked, other.worked),
             operator_cpu_ms=[a + b for a, b in zip(self.operator_cpu_ms, other.operator_cpu_ms, strict=True)],
+            copied=_sums(self.copied, other.copied),
+            borrowed_rows=_sums(self.borrowed_rows, other.borrowed_rows),
+            borrowed_bytes=_sums(self.borrowed_bytes, other.borrowed_bytes),
             spilled_rows=self.spilled_rows + other.spilled_rows,
             spilled_bytes=self.spilled_bytes + other.spilled_bytes,
             generations=self.generations + other.generations,

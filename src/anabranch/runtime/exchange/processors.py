@@ -33,7 +33,7 @@ from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, parse_report
 from anabranch.state.run import HASH, TS
-from anabranch.state.share import groups_by_port
+from anabranch.state.share import copied_by_port, groups_by_port
 from anabranch.state.store import read_document
 
 # By round and processor: the name of a report, and what it says.
@@ -52,6 +52,7 @@ class Processors:
         self._routings: Sequence[Routing] = ()
         self._addresses: list[Address] = []
         self._owned: list[tuple[GroupSet, ...]] = []
+        self._copied: list[tuple[GroupSet, ...]] = []
         self._told: tuple[SparkSession, bool] | None = None
         schemas = (exchange.yielded for exchange in layout.exchanges)
         self._limited = must_limit(T.StructType([T.StructField(slot.name, slot.type) for slot in layout.slots])) or any(
@@ -69,10 +70,15 @@ class Processors:
                 for nth, entry in enumerate(self._layout.processor.rounds)
             ]
             self._owned = [groups_by_port(routings, owners, p) for p in range(processors)]
+            self._copied = [copied_by_port(routings, owners, p) for p in range(processors)]
 
     def owned(self, processor: int) -> tuple[GroupSet, ...]:
         """The groups whose rows a processor can get, per port."""
         return self._owned[processor]
+
+    def copied(self, processor: int) -> tuple[GroupSet, ...]:
+        """The groups of which a processor gets copies of rows, per port; empty if nothing is diffused."""
+        return self._copied[processor]
 
     def run(self, packed: DataFrame, tasks: list[StepTask]) -> Reports:
         """Run the task of each processor, wait for all of them, and check that no report and no row is missing."""

@@ -11,6 +11,7 @@ from anabranch.processor.tasks import StepTask
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.times import StepTimes
 from anabranch.state.groups import GroupSet
+from anabranch.state.share import borrowed_slices
 from anabranch.state.spill import CleanUp
 
 
@@ -72,7 +73,9 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
 def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) -> list[StepTask]:
     """What the step asks of each processor; `folders` are where they write what comes out of each outlet."""
     now, checkpoint = context.run.clock(), context.run.checkpoint
-    warm = context.adaptation.relocator.to_warm(context.in_force.distribution)
+    distribution, cuts = context.in_force.distribution, context.adaptation.cuts
+    warm = context.adaptation.relocator.to_warm(distribution)
+    owners, purge = context.shape.owners, orders.times.limits.purge
     return [
         StepTask(
             state=str(checkpoint.state),
@@ -84,13 +87,15 @@ def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) 
             owned=context.processors.owned(p),
             manifest=manifest.to_json(),
             late=orders.times.limits.late,
-            purge=orders.times.limits.purge,
+            purge=purge,
             settled=orders.times.settled,
             since=orders.times.since,
             clean_up=orders.clean_up,
             hold=orders.hold,
             now=now,
             warm=warm.get(p, ()),
+            copied=context.processors.copied(p),
+            borrowed=borrowed_slices(distribution.manifests, distribution.routings, owners, p, purge, cuts),
         )
-        for p, manifest in enumerate(context.manifests)
+        for p, manifest in enumerate(distribution.manifests)
     ]
