@@ -13,7 +13,7 @@ from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
-from anabranch.manager.snapshot import Snapshot
+from anabranch.manager.snapshot import Policy, Snapshot
 from anabranch.plan.routing import Everywhere, Routing, Spread, owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
@@ -90,3 +90,28 @@ def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path:
         cleaned_up = {0: CleanUp(GroupSet.all(GROUPS), groups)}
         adaptation.adapt(Moment(step, (None,), (), cleaned_up), found, [Report.empty(0, 2, 1, 0)])
     assert SEEN == [[1], [1], [2, 3], [2, 3]]
+
+
+class Counts:
+    """A policy that decides nothing, counts how often it was asked, and goes on from plan to plan if told to."""
+
+    def __init__(self, spans_plans: bool) -> None:
+        self.spans_plans = spans_plans
+        self.asked = 0
+
+    def decide(self, snapshot: Snapshot) -> Iterator[Action]:
+        self.asked += 1
+        SEEN.append([self.spans_plans, self.asked])
+        return iter(())
+
+
+def test_a_policy_begins_anew_with_each_plan_unless_it_spans_plans(tmp_path: Path) -> None:
+    SEEN.clear()
+    given, spanning = [Counts(False), Counts(True)], dict[int, Policy]()
+    distribution = Distribution((Manifest.empty(2, 1),), owned_by([(0,) * GROUPS]))
+    for operators in ("join", "join", "another join"):
+        plan = PlanShape((OperatorShape(0, operators, (0, 1)),), GROUPS)
+        adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), given, spanning=spanning)
+        adaptation.adapt(Moment(1, (None,), ()), distribution, [Report.empty(0, 2, 1, 0)])
+    assert SEEN == [[False, 1], [True, 1], [False, 1], [True, 2], [False, 1], [True, 3]]
+    assert [policy.asked for policy in given] == [0, 0], "each run has copies of its own"

@@ -5,6 +5,7 @@
     snapshot          what policies decide on
     order_costs       what orders of joins cost, as policies see it
     order_statistics  how that is remembered, and how often it is measured
+    costs/            what processors have to bear, and from which operator; one cost model per file
     policies/         which actions a snapshot calls for, one family of policies per file
     actions/          what can be done to a running query, one action per file
     adaptation        calls policies in turn, and carries out their actions

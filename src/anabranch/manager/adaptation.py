@@ -38,11 +38,16 @@ class Adaptation:
         memory: MemoryBudgets,
         policies: Sequence[Policy],
         clock: Callable[[], float] = time.time,
+        spanning: dict[int, Policy] | None = None,
     ) -> None:
-        """Nothing is done yet. Runs are found in the folder `state`."""
+        """Nothing is done yet. Runs are found in the folder `state`.
+
+        A policy begins anew with each plan, unless it has an attribute `spans_plans` that is true: the run's copy of
+        such a one is kept in `spanning`, by its position.
+        """
         self.plan = plan
         self._clock = clock
-        self._policies = [*copy.deepcopy(list(policies)), CleanUpInPassing()]
+        self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
         self.cuts = FileCuts(state, plan.groups)
         self._monitor = Monitor(plan, memory, self.cuts, clock)
         self.relocator = Relocator(plan, self.cuts, clock)
@@ -89,6 +94,17 @@ class Adaptation:
     def context(self, step: int = 0, since: Sequence[int | None] = ()) -> Context:
         """The context of actions that are applied after a step, now."""
         return Context(self.plan, step, since, self._clock(), self.relocator, self.cuts)
+
+
+def _own_copies(policies: Sequence[Policy], spanning: dict[int, Policy]) -> list[Policy]:
+    """The run's own copies of policies; of those that span plans always the same ones."""
+    for position, policy in enumerate(policies):
+        if getattr(policy, "spans_plans", False) and position not in spanning:
+            spanning[position] = copy.deepcopy(policy)
+    return [
+        spanning[position] if position in spanning else copy.deepcopy(policy)
+        for position, policy in enumerate(policies)
+    ]
 
 
 def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:

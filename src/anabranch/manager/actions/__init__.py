@@ -1,15 +1,16 @@
 """The actions that can be applied to a running query between two batches, one per file.
 
-    spill_groups      push partition groups to disk
-    relocate_groups   move partition groups to another processor
-    hold_groups       let rows of partition groups wait
-    diffuse_groups    spread the rows of one input of hot partition groups over several processors
-    gather_groups     bring such groups back to one processor
-    clean_up_groups   deliver results that spilling has postponed
-    migrate_query     go on with the joins of a query in another order
-    change            what actions edit, and what they may look at
-    sentence          what an event about an action says
-    numbers           fields that are whole numbers
+    spill_groups         push partition groups to disk
+    relocate_groups      move partition groups to another processor
+    hold_groups          let rows of partition groups wait
+    diffuse_groups       spread the rows of one input of hot partition groups over several processors
+    gather_groups        bring such groups back to one processor
+    clean_up_groups      deliver results that spilling has postponed
+    migrate_query        go on with the joins of a query in another order
+    reallocate_operator  go on with all of an operator on one processor
+    change               what actions edit, and what they may look at
+    sentence             what an event about an action says
+    numbers              fields that are whole numbers
 
 An action is a value with the reason why it was decided on. It knows whether it makes sense (`problem`), whether it has
 to be left because of what was decided before it (`must_wait`), and what it does (`apply`), with a sentence for an
@@ -23,6 +24,7 @@ from anabranch.manager.actions.diffuse_groups import DiffuseGroups
 from anabranch.manager.actions.gather_groups import GatherGroups
 from anabranch.manager.actions.hold_groups import HoldGroups
 from anabranch.manager.actions.migrate_query import MigrateQuery
+from anabranch.manager.actions.reallocate_operator import ReallocateOperator
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.actions.spill_groups import SpillGroups
 
@@ -34,11 +36,21 @@ __all__ = [
     "GatherGroups",
     "HoldGroups",
     "MigrateQuery",
+    "ReallocateOperator",
     "RelocateGroups",
     "SpillGroups",
 ]
 
-Action = SpillGroups | RelocateGroups | HoldGroups | CleanUpGroups | DiffuseGroups | GatherGroups | MigrateQuery
+Action = (
+    SpillGroups
+    | RelocateGroups
+    | HoldGroups
+    | CleanUpGroups
+    | DiffuseGroups
+    | GatherGroups
+    | MigrateQuery
+    | ReallocateOperator
+)
 
 ACTIONS = (
     SpillGroups,
@@ -48,4 +60,5 @@ ACTIONS = (
     DiffuseGroups,
     GatherGroups,
     MigrateQuery,
+    ReallocateOperator,
 )

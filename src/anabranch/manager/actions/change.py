@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.manager.actions.migrate_query import MigrateQuery
+from anabranch.manager.actions.reallocate_operator import ReallocateOperator
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.manager.plan_shape import PlanShape
@@ -41,7 +42,8 @@ class Change:
 
     The state of `touched` processors is not as their reports say any more. In the next step rows of the groups in
     `hold` wait, and those in `clean_up` are cleaned up, both by operator. Processors in `pushed` have spilled.
-    Groups of processors in `reshared` were diffused or gathered. The `migrations` are begun after the step.
+    Groups of processors in `reshared` were diffused or gathered. The `migrations` and `reallocations` are begun after
+    the step.
     """
 
     distribution: Distribution
@@ -53,6 +55,7 @@ class Change:
     relocations: list[Relocation] = field(default_factory=list)
     sentences: list[Sentence] = field(default_factory=list)
     migrations: list[MigrateQuery] = field(default_factory=list)
+    reallocations: list[ReallocateOperator] = field(default_factory=list)
 
     @property
     def parties(self) -> set[int]:

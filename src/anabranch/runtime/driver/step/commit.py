@@ -74,6 +74,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     before = context.manifests
     in_force.advance(step, after)
     run.migrations.extend(change.migrations)
+    run.reallocations.extend(change.reallocations)
     context.counters.add(reports, has_batch=orders.has_batch)
     _tell(context, orders, change, reports, before, output_rows)
     _keep_result(context, orders, reports, output_rows, time.perf_counter() - started)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
-from anabranch.manager.actions import MigrateQuery
+from anabranch.manager.actions import MigrateQuery, ReallocateOperator
 from anabranch.manager.adaptation import Adaptation
 from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.debt import backlog
@@ -22,6 +22,7 @@ from anabranch.manager.feeding import Feeding
 from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.order_statistics import OrderStatistics
 from anabranch.manager.plan_shape import PlanShape, shape_of
+from anabranch.manager.snapshot import Policy
 from anabranch.observe.events import EventLog
 from anabranch.plan.watermark import Backlog
 from anabranch.runtime.compile.layout import Layout
@@ -40,8 +41,8 @@ class RunParts:
     """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens.
 
     `clock` gives the time that policies go by, in seconds since 1970. How long work took is measured, whatever it says.
-    `orders` is what is known of orders of joins; `migrations` are those that policies have decided on and that nobody
-    has begun yet.
+    `orders` is what is known of orders of joins; `migrations` and `reallocations` are those that policies have decided
+    on and that nobody has begun yet. Policies that go on from plan to plan are in `spanning`, by their position.
     """
 
     settings: StepSettings
@@ -52,6 +53,8 @@ class RunParts:
     clock: Callable[[], float] = time.time
     orders: OrderStatistics = field(default_factory=OrderStatistics)
     migrations: deque[MigrateQuery] = field(default_factory=deque)
+    reallocations: deque[ReallocateOperator] = field(default_factory=deque)
+    spanning: dict[int, Policy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +115,7 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
         processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
         times=Times(plan.network, layout),
         in_force=InForce(run.checkpoint, asked, empty),
-        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock),
+        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )
