@@ -39,7 +39,7 @@ def stopped(path: Path, record: dict[str, Any], *, owes: bool) -> Checkpoint:
     (offsets / "0").touch()
     if owes:
         checkpoint.commit(checkpoint.next_step(last, hold={0: GroupSet.of(GROUPS, [1])}))
-    checkpoint.record(record)
+    checkpoint.records.write_run(record)
     return checkpoint
 
 

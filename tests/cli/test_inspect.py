@@ -301,7 +301,7 @@ def test_orders_of_joins_are_shown_as_they_were_measured_last(made: Fabricated) 
     assert "nothing is on record; run.plans() and the policy ab.AutoMigrate measure them" in shown
     plans = (PlanCost("A (B C)", 40.0, 200.0, 2, 1234.0), PlanCost("(A B) C", 400.0, 2_000.0, 2, 9_876.5, 70, True))
     orders = {"query": QueryOrders(plans, {"A": 2.5}, {"A": 1_000})}
-    made.checkpoint.record_orders(OrderCosts(1, 3, 0.0, 0.1, orders).to_json())
+    made.checkpoint.records.write_orders(OrderCosts(1, 3, 0.0, 0.1, orders).to_json())
     shown = run(app, ["inspect", str(made.checkpoint.path), "--plans"]).stdout
     assert "orders of the joins of query, as measured after step 3 of 4: A 2.5 rows/s, 1,000 stored" in shown
     assert [line.split()[-1] for line in shown.splitlines() if line.startswith(("A (", "(A "))] == ["0", "force"]

@@ -130,7 +130,7 @@ class LiveRun:
             self.events.add(EventKind.RESUME, text)
         self.take_over(open_run(self.parts, proposal), writers)
         self.session = session_like(engine.spark)  # with the settings of now, whatever the user changes later
-        if checkpoint.announced(checkpoint.last_step()) is not None:
+        if checkpoint.records.announced(checkpoint.last_step()) is not None:
             self.runner.extra.repeat_announced(self.no_rows())
         self.start_spark()
 
@@ -144,7 +144,7 @@ class LiveRun:
     def take_over(self, opened: OpenedRun, writers: dict[str, Writer]) -> None:
         """Go on with the opened run, for these queries."""
         named = dict(zip(opened.targets, writers.values(), strict=True))
-        self.checkpoint.record(recording(self.engine, named))
+        self.checkpoint.records.write_run(recording(self.engine, named))
         self.opened, self.writers, self.targets = opened, named, opened.targets
 
     # Between two batches.

@@ -47,7 +47,7 @@ def clean_up_stopped(
     Spark is started only if something is owed and can be delivered from here. `empty` is a folder without files, which
     stands for the streams. `tell` hears how many groups still owe results.
     """
-    body = checkpoint.recorded()
+    body = checkpoint.records.run()
     settings = body["session settings"]
     checkpoint.take(describe_engine(anabranch.__version__, body["groups"], settings))
     try:
@@ -82,7 +82,7 @@ def clean_up_stopped(
 
 def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
     """False if a look at the last step shows that nothing is owed, held back or on its way."""
-    if checkpoint.announced(last) is not None or last.moving or last.hold:
+    if checkpoint.records.announced(last) is not None or last.moving or last.hold:
         return True
     plan = checkpoint.plan(last.plan)
     for _, manifest in checkpoint.reports_of(last):

@@ -1,6 +1,14 @@
 """What a run remembers: the directory, its steps, its plans, and the state that a step lists.
 
-    directory   the checkpoint directory: identity, lock, epochs, plans, steps, retention
+    directory   the checkpoint directory: taking it, its steps, and what it is made of
+    identity    which folder counts as a checkpoint, and which engine may resume it
+    lock        one driver at a time
+    epochs      only the newest run may commit
+    numbered    documents that are named by numbers
+    plans       the plans of a checkpoint, and Spark's logs under each
+    offsets     Spark's offset logs under a new plan
+    records     documents beside the steps: an announced step, what the run is made of, costs of join orders
+    retention   removing what no retained step refers to
     existing    a checkpoint that a command is given by its path
     step        a committed step, and a step without a batch that is to be made
     in_force    the last committed step, and the distribution of state after it
@@ -8,7 +16,6 @@
     queries     the queries that a checkpoint answers, since when, and removing one of them
     carry_over  state carried over from one plan to the next
     journal     the events of a checkpoint on disk
-    offsets     Spark's offset logs under a new plan
     survey      reading a checkpoint without disturbing the run that uses it
 
 Nothing here knows Spark's API.

@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.checkpoint.directory import Checkpoint, differences
+from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.identity import differences
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean
@@ -78,9 +79,9 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
                 f"{name!r} is the only query that {checkpoint.path} answers; remove the whole directory instead"
             )
         checkpoint.claim()
-        record = checkpoint.recorded()
+        record = checkpoint.records.run()
         record["queries"].pop(name, None)
-        checkpoint.record(record)
+        checkpoint.records.write_run(record)
         checkpoint.adopt({**plan, "queries": left})
         open_log(checkpoint).add(EventKind.REMOVE, f"the query {name!r} is answered no longer", query=name)
         return list(left)

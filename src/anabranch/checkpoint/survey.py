@@ -24,9 +24,10 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from anabranch.checkpoint.directory import RETAINED_STEPS, Checkpoint
+from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.existing import existing_checkpoint
 from anabranch.checkpoint.journal import EVENTS, read_events
+from anabranch.checkpoint.retention import RETAINED_STEPS
 from anabranch.checkpoint.step import Step
 from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.manager.debt import owed_results, waiting_rows
@@ -92,7 +93,7 @@ def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) ->
 def _orders(checkpoint: Checkpoint) -> Json | None:
     """What orders of joins were said to cost; it is for people, so what cannot be read is no damage."""
     with suppress(CorruptStateError):
-        return checkpoint.recorded_orders()
+        return checkpoint.records.orders()
     return None
 
 

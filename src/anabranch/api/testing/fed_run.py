@@ -159,7 +159,7 @@ class FedRun:
             self.events.add(EventKind.RESUME, f"continuing after step {last.number}, batch {last.batch_id}")
         self.next_batch = last.batch_id + 1 if last is not None else 0
         self.open(queries, missing_queries(self.checkpoint, list(queries)) if self._missing == REMOVE else [])
-        if self.checkpoint.announced(last) is not None:
+        if self.checkpoint.records.announced(last) is not None:
             self.runner.extra.repeat_announced(self.no_rows())
 
     def open(self, queries: Mapping[str, Asked], removed: Collection[str]) -> None:

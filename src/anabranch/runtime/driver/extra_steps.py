@@ -116,7 +116,7 @@ class ExtraSteps:
 
     def _repeat_announced(self, packed: DataFrame) -> None:
         checkpoint = self._context.run.checkpoint
-        announced = checkpoint.announced(self._context.in_force.last)
+        announced = checkpoint.records.announced(self._context.in_force.last)
         if announced is not None:
             now = checkpoint.plan(checkpoint.plan_number)
             clean_up = under(announced.clean_up, checkpoint.plan(announced.plan), now)

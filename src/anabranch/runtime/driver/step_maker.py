@@ -59,7 +59,7 @@ class StepMaker:
         """Make a step without a batch that is put on record first, so that it is made again after a crash."""
         self._sessions.start_anew(packed.sparkSession)
         self.context.run.checkpoint.check_epoch()
-        self.context.run.checkpoint.announce(step)
+        self.context.run.checkpoint.records.announce(step, self.context.run.checkpoint.epoch)
         failpoint(f"{step.name}.announced")
         self._make(packed, step)
 

@@ -17,9 +17,9 @@ from anabranch.state.store import local_path
 def take_back_output(checkpoint: Checkpoint) -> None:
     """Remove the files of the batch after the last step from all output folders that are on record."""
     last = checkpoint.last_step()
-    if not checkpoint.has_record() or checkpoint.is_behind_spark(last):
+    if not checkpoint.records.has_run() or checkpoint.is_behind_spark(last):
         return
-    record = checkpoint.recorded()
+    record = checkpoint.records.run()
     batch_id = last.batch_id + last.extra + 1 if last is not None else 0
     for name, query in record["queries"].items():
         if query["sink"] is not None:

@@ -97,7 +97,7 @@ def test_orders_are_listed_with_their_costs_and_what_is_listed_can_be_migrated_t
         assert done["predicted_rows"] / 3 <= done["rows"] <= 3 * done["predicted_rows"]
         assert done["predicted_seconds"] >= 0
         assert now.joins == "A (B C)"
-    recorded = Checkpoint(tmp_path / "c").recorded_orders()
+    recorded = Checkpoint(tmp_path / "c").records.orders()
     assert recorded is not None
     kept = OrderCosts.from_json(recorded).queries["query"]
     assert kept.in_force.joins == "A (B C)"

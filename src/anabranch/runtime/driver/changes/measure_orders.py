@@ -57,7 +57,7 @@ def measure_orders(runner: StepRunner, no_rows: DataFrame) -> OrderCosts:
         seconds = time.perf_counter() - started
         statistics.note(runner.status.last_number, context.run.clock(), seconds, costs, estimates)
         assert statistics.latest is not None, "it was noted"
-        context.run.checkpoint.record_orders(statistics.latest.to_json())
+        context.run.checkpoint.records.write_orders(statistics.latest.to_json())
         return statistics.latest
 
 
