@@ -75,8 +75,7 @@ def test_after_a_turn_of_selectivity_there_are_at_most_a_third_of_the_intermedia
     assert max(made[:4]) * 3 < max(made[4:8])
     assert max(made[-2:]) * 3 <= max(made[4:8])
     with Steps(spark, tmp_path / "same", CHAIN, KINDS, joins="(A B) C", processors=1) as steps:
-        for one in fed:
-            steps.feed(one)
+        steps.feed({name: pa.concat_tables([one[name] for one in fed]) for name in KINDS})
         steps.end()
         assert_same_rows(answer, steps.answer)
 
