@@ -23,6 +23,8 @@ from anabranch.plan.explain import Picture
 from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.plan.svg import as_svg
+from anabranch.runtime.driver.changes.key_groups import groups_of_keys
+from anabranch.runtime.driver.changes.manual import listed
 
 if TYPE_CHECKING:
     from anabranch.api.query import Query
@@ -155,10 +157,39 @@ class Run:
             pace: how many bytes per step, such as "256m", the processor reads ahead before the groups are its own. Rows
                 that arrive for them in the meantime are held back. By default it reads when it needs to.
         """
-        chosen = list(groups) if isinstance(groups, Iterable) else [groups]
         with self._live.between_batches("moved", "no state can be"):
             self._live.expect_end()
-            self._live.runner.manual.relocate(chosen, to, operator, None if pace is None else parse_bytes(pace))
+            self._live.runner.manual.relocate(listed(groups), to, operator, None if pace is None else parse_bytes(pace))
+
+    def diffuse(
+        self, groups: int | Iterable[int], *, master: str, over: Iterable[int], operator: str | None = None
+    ) -> None:
+        """Diffuse hot partition groups of a join, between two batches, while the run goes on (docs/diffusion.md).
+
+        Nothing is copied. Groups that are diffused already get the new master and processors.
+
+        Args:
+            groups: their numbers, from 0 on; `groups_of` says which ones a key is in.
+            master: the alias of the input whose rows are spread, one processor each; rows of the others go to all. The
+                fastest input costs least.
+            over: the numbers of two or more processors.
+            operator: of which join, by its name in events and progress; may be left out if there is only one that can
+                be diffused.
+        """
+        with self._live.between_batches("diffused", "no group can be"):
+            self._live.runner.manual.diffuse(listed(groups), master, listed(over), operator)
+
+    def undiffuse(self, groups: int | Iterable[int], *, to: int | None = None, operator: str | None = None) -> None:
+        """Bring diffused groups back to one processor: `to` this one, or where the rest of their state is."""
+        with self._live.between_batches("gathered", "no group can be"):
+            self._live.runner.manual.undiffuse(listed(groups), to, operator)
+
+    def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
+        """The partition groups of rows with a key at an operator, which may be left out if there is only one.
+
+        The `key` is a value; of a key of several columns a tuple. A list is several keys.
+        """
+        return groups_of_keys(self._live.runner.context, operator, key)
 
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors from the next batch on; state is spread evenly. Nothing is copied.

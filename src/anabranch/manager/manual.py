@@ -1,22 +1,25 @@
-"""Relocating, spilling and rescaling as a user asks for it: which change of the distribution that is, or a refusal.
+"""Relocating, diffusing, spilling and rescaling as a user asks for it: which change of the distribution that is, or a
+refusal.
 
 Groups that a user moves may have spilled state, too; their generations move along. Nothing is read or copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.actions import RelocateGroups, SpillGroups
+from anabranch.manager.actions import DiffuseGroups, GatherGroups, RelocateGroups, SpillGroups
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.manager.diffusable import aliases_at, numbered, port_name
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
 from anabranch.plan.placement import Placement, even_placement, rescaled
+from anabranch.state.groups import GroupSet
 
 
 def relocation(
@@ -44,17 +47,75 @@ def relocation(
     return change
 
 
+def diffusion(
+    distribution: Distribution,
+    context: Context,
+    groups: Sequence[int],
+    master: str,
+    hosts: Sequence[int],
+    operator: str | None,
+    hold: Mapping[int, GroupSet],
+) -> Change:
+    """Diffuse groups of a join over processors, `master` being the input whose rows are spread; rows of groups in
+    `hold` wait in the next step."""
+    _check_groups(distribution, groups)
+    for host in hosts:
+        check_processor(distribution, host)
+    shape = _join(context.plan, operator)
+    change = Change(distribution, hold=dict(hold))
+    chosen = tuple(sorted({*groups}))
+    even = (1.0,) * len(hosts)
+    port = _port(context.plan, shape, master)
+    diffuse = DiffuseGroups(shape.number, chosen, port, tuple(hosts), even, ON_REQUEST)
+    problem = diffuse.problem(change, context)
+    obstacle = diffuse.obstacle(change) if problem is None else None
+    if obstacle is not None:
+        problem = f"groups of the {shape.name} cannot be diffused now: {obstacle}"
+    if problem is not None:
+        raise ConfigError(problem)
+    diffuse.apply(change, context)
+    return change
+
+
+def gathering(
+    distribution: Distribution, context: Context, groups: Sequence[int], receiver: int | None, operator: str | None
+) -> Change:
+    """Bring groups that are diffused back to one processor: their home, or another one. Without an operator those of
+    all joins that have some of the groups diffused."""
+    _check_groups(distribution, groups)
+    if receiver is not None:
+        check_processor(distribution, receiver)
+    chosen = tuple(sorted({*groups}))
+    change = Change(distribution)
+    for number in _diffused_in(distribution, context.plan, chosen, operator):
+        routing = distribution.routings[number]
+        own = chosen if operator is not None else tuple(group for group in chosen if routing.routes(group) is not None)
+        gather = GatherGroups(number, own, receiver, ON_REQUEST)
+        problem = gather.problem(change, context)
+        if problem is not None:
+            raise ConfigError(problem)
+        gather.apply(change, context)
+    return change
+
+
 def spilling(
     distribution: Distribution, context: Context, groups: Sequence[int] | None, operator: str | None
 ) -> Change:
-    """Push groups to disk, wherever they are: some or all, of one operator or of all that can be spilled."""
+    """Push groups to disk, wherever they are: some, or all but those that are diffused; of one operator or of all that
+    can be spilled."""
     chosen = range(distribution.groups) if groups is None else groups
     _check_groups(distribution, chosen)
     change = Change(distribution)
     for shape in _spillable(context.plan, operator):
+        diffused = {group for group, _ in distribution.routings[shape.number].diffused}
+        named = sorted(diffused & {*(groups or ())})
+        if named:
+            raise ConfigError(
+                f"{numbered(named)} of the {shape.name} cannot be spilled: it is diffused; gather it first"
+            )
         for p, manifest in enumerate(distribution.manifests):
             sizes = manifest.operators[shape.number].statistics.dense(distribution.groups).bytes
-            own = tuple(group for group in chosen if sizes[group])
+            own = tuple(group for group in chosen if sizes[group] and group not in diffused)
             push = SpillGroups(p, shape.number, own, int(sizes[list(own)].sum()), ON_REQUEST)
             if own and push.must_wait(change, set()):
                 raise ConfigError(f"groups are on their way to or from processor {p}; spill when they have arrived")
@@ -79,6 +140,9 @@ def rescaled_placements(
 def rescaling_sentence(before: Distribution, processors: int) -> Sentence:
     """The event that the state of a distribution is listed on another number of processors."""
     text = f"state of {before.processors} processors is now listed on {processors}, since {ON_REQUEST}"
+    diffused = sum(len(routing.diffused) for routing in before.routings)
+    if diffused:
+        text += f"; {diffused} diffused group{'s' if diffused > 1 else ''} gathered by that"
     if before.moving:
         several = "s" if len(before.moving) > 1 else ""
         text += f"; {len(before.moving)} relocation{several} under way came to nothing by that"
@@ -107,6 +171,49 @@ def _families(plan: PlanShape, operator: str | None) -> list[int]:
     if not isinstance(operator, str) or operator not in names:
         raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), list(names))}")
     return [names[operator]]
+
+
+def operator_named(plan: PlanShape, operator: str | None) -> OperatorShape:
+    """The operator of a name; without a name the only one."""
+    names = {shape.name: shape for shape in plan.operators}
+    if operator is None and len(names) == 1:
+        return plan.operators[0]
+    if operator is None:
+        raise ConfigError(f"there are several operators; name one with operator=...: {', '.join(map(repr, names))}")
+    if not isinstance(operator, str) or operator not in names:
+        raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), list(names))}")
+    return names[operator]
+
+
+def _join(plan: PlanShape, operator: str | None) -> OperatorShape:
+    """The operator of a name; without a name the only one of which groups can be diffused."""
+    if operator is None and len(plan.diffusable) == 1:
+        return plan.operators[plan.diffusable[0]]
+    return operator_named(plan, operator)
+
+
+def _port(plan: PlanShape, shape: OperatorShape, master: str) -> int:
+    """The port that the rows of an input come to; what is joined below is named by all its aliases."""
+    ports = range(len(shape.ports))
+    named = {" ".join(aliases_at(plan, shape.number, port)): port for port in ports}
+    named |= {port_name(plan, shape.number, port): port for port in ports}
+    if isinstance(master, str) and master in named:
+        return named[master]
+    joined = [name for name in named if isinstance(master, str) and master in name.split() and " " in name]
+    if joined:
+        raise ConfigError(f"rows of {master} come to the {shape.name} joined with others; write master={joined[0]!r}")
+    known = did_you_mean(str(master), [" ".join(aliases_at(plan, shape.number, port)) for port in ports])
+    raise ConfigError(f"master is an input of the {shape.name}, and {master!r} is none; {known}")
+
+
+def _diffused_in(distribution: Distribution, plan: PlanShape, groups: Sequence[int], operator: str | None) -> list[int]:
+    """The operator of a name; without a name those that have some of the groups diffused."""
+    if operator is not None:
+        return [operator_named(plan, operator).number]
+    numbers = [n for n, routing in enumerate(distribution.routings) if any(map(routing.routes, groups))]
+    if not numbers:
+        raise ConfigError(f"{numbered(groups)} cannot be gathered: nothing of it is diffused")
+    return numbers
 
 
 def _spillable(plan: PlanShape, operator: str | None) -> list[OperatorShape]:

@@ -39,7 +39,8 @@ from anabranch.observe.progress import as_dict
 from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.quantities.clock import Clock
-from anabranch.runtime.driver.changes.manual import ManualChanges
+from anabranch.runtime.driver.changes.key_groups import groups_of_keys
+from anabranch.runtime.driver.changes.manual import ManualChanges, listed
 from anabranch.runtime.sinks.answers import Target
 from anabranch.state.failpoints import FailpointError
 
@@ -177,13 +178,28 @@ class Steps:
 
     def spill(self, groups: int | Iterable[int] | None = None, *, operator: str | None = None) -> None:
         """Push partition groups to disk, by default all: what they owe from then on comes when it is cleaned up."""
-        self._manual().spill(None if groups is None else _listed(groups), operator)
+        self._manual().spill(None if groups is None else listed(groups), operator)
 
     def relocate(
         self, groups: int | Iterable[int], *, to: int, operator: str | None = None, pace: int | str | None = None
     ) -> None:
         """Move partition groups to a processor, as `Run.relocate` does."""
-        self._manual().relocate(_listed(groups), to, operator, None if pace is None else parse_bytes(pace))
+        self._manual().relocate(listed(groups), to, operator, None if pace is None else parse_bytes(pace))
+
+    def diffuse(
+        self, groups: int | Iterable[int], *, master: str, over: Iterable[int], operator: str | None = None
+    ) -> None:
+        """Diffuse partition groups of a join over processors, as `Run.diffuse` does."""
+        self._manual().diffuse(listed(groups), master, listed(over), operator)
+
+    def undiffuse(self, groups: int | Iterable[int], *, to: int | None = None, operator: str | None = None) -> None:
+        """Bring diffused groups back to one processor, as `Run.undiffuse` does."""
+        self._manual().undiffuse(listed(groups), to, operator)
+
+    def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
+        """The partition groups of rows with a key, as `Run.groups_of` says them."""
+        self.start()
+        return groups_of_keys(self._run.runner.context, operator, key)
 
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors, as `Run.rescale` does."""
@@ -332,7 +348,3 @@ class Steps:
         if name not in self._queries:
             raise ConfigError(f"there is no query {name!r}; {did_you_mean(name, list(self._queries))}")
         return name, self._queries[name].query
-
-
-def _listed(groups: int | Iterable[int]) -> list[int]:
-    return list(groups) if isinstance(groups, Iterable) else [groups]

@@ -49,10 +49,13 @@ class RelocateGroups:
         if not all(0 <= p < distribution.processors for p in ends) or self.sender == self.receiver:
             return f"{what}: it must be from one of {distribution.processors} processors to another one"
         routing = distribution.routings[self.family]
+        diffused = [group for group in self.groups if routing.routes(group) is not None]
+        if diffused:
+            hosts = ", ".join(map(str, routing.hosts(diffused[0])))
+            return f"{what}: group {diffused[0]} is diffused over processors {hosts}; gather it first"
         elsewhere = [group for group in self.groups if routing.owner(group) != self.sender]
         if elsewhere:
-            hosts = ", ".join(map(str, routing.hosts(elsewhere[0])))
-            return f"{what}: group {elsewhere[0]} is on processor {hosts}"
+            return f"{what}: group {elsewhere[0]} is on processor {routing.placement[elsewhere[0]]}"
         for move in (entry.move for entry in distribution.moving if entry.move.family == self.family):
             both = {*move.groups} & {*self.groups}
             if both:

@@ -1,17 +1,26 @@
-"""Relocating, spilling, rescaling and memory, as a user asks for them while a run goes on: done between two batches.
+"""Relocating, diffusing, spilling, rescaling and memory, as a user asks for them while a run goes on.
 
-`manager/manual` says what the change is. It is put in force by a step of its own that only lists state otherwise.
+All is done between two batches. `manager/manual` says what the change is. It is put in force by a step of its own that
+only lists state otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.distribution import Distribution
-from anabranch.manager.manual import check_processor, relocation, rescaled_placements, rescaling_sentence, spilling
+from anabranch.manager.manual import (
+    check_processor,
+    diffusion,
+    gathering,
+    relocation,
+    rescaled_placements,
+    rescaling_sentence,
+    spilling,
+)
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.state.groups import union_by_operator
 
@@ -29,6 +38,20 @@ class ManualChanges:
             distribution = step.in_force.distribution
             change = relocation(distribution, step.adaptation.context(), groups, receiver, operator, pace)
             _put_change_in_force(step, change)
+
+    def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
+        """Spread the rows of one input of groups over several processors, and send those of the others to all."""
+        with self._between_batches() as step:
+            last, distribution = step.in_force.last, step.in_force.distribution
+            number, hold = step.run.checkpoint.next_number, {} if last is None else last.hold
+            context = step.adaptation.context(number)
+            _put_change_in_force(step, diffusion(distribution, context, groups, master, hosts, operator, hold))
+
+    def undiffuse(self, groups: Sequence[int], receiver: int | None, operator: str | None) -> None:
+        """Bring groups that are diffused to one processor: their home, or another one."""
+        with self._between_batches() as step:
+            context = step.adaptation.context(step.run.checkpoint.next_number)
+            _put_change_in_force(step, gathering(step.in_force.distribution, context, groups, receiver, operator))
 
     def spill(self, groups: Sequence[int] | None, operator: str | None) -> None:
         """Push groups to disk, wherever they are: some or all, of one operator or of all that can be spilled."""
@@ -60,6 +83,11 @@ class ManualChanges:
             if processor is not None:
                 check_processor(step.in_force.distribution, processor)
             step.run.memory.set_budget(budget, processor)
+
+
+def listed(numbers: int | Iterable[int]) -> list[int]:
+    """Numbers as users give them: one, or several."""
+    return list(numbers) if isinstance(numbers, Iterable) else [numbers]
 
 
 def _put_change_in_force(step: StepContext, change: Change) -> None:
