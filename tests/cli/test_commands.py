@@ -42,6 +42,7 @@ run = CliRunner().invoke
         ["bench", "relocation"],
         ["bench", "changes"],
         ["bench", "migration"],
+        ["bench", "orders"],
         ["bench", "flux-06"],
         ["bench", "zhu-09"],
     ],
@@ -60,7 +61,18 @@ def test_the_version_is_told() -> None:
 def test_the_benchmarks_are_listed_one_per_line() -> None:
     lines = run(app, ["bench", "--list"]).stdout.splitlines()
 
-    ours = ["throughput", "chain", "shared", "groupby", "memory", "flat", "relocation", "changes", "migration"]
+    ours = [
+        "throughput",
+        "chain",
+        "shared",
+        "groupby",
+        "memory",
+        "flat",
+        "relocation",
+        "changes",
+        "migration",
+        "orders",
+    ]
     liu = [f"liu-{figure}" for figure in ("06", "07", "09", "10", "11", "12", "14", "15", "16", "17", "20", "21")]
     flux = [f"flux-{figure}" for figure in ("03", "06", "07", "09", "10")]
     zhu = [f"zhu-{figure}" for figure in ("09", "10", "11", "12", "13", "14", "15", "16")]

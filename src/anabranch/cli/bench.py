@@ -22,6 +22,7 @@ ENGINE = {
     "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
     "changes": "the pause that a query sees when others are added to its run and removed from it",
     "migration": "batches of a query with much state while it migrates to another order of its joins",
+    "orders": "a join of four streams that starts in its worst order, in turn with one that starts in its best",
 }
 
 # Of each figure of a paper, the claim that it is checked for, as its experiment has it.

@@ -15,6 +15,7 @@ import typer
 from anabranch.bench import changes as changes_benchmark
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import migration as migration_benchmark
+from anabranch.bench import orders as orders_benchmark
 from anabranch.bench import relocation as relocation_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
@@ -31,6 +32,7 @@ from anabranch.bench.contenders.job import (
 )
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.migration import MigrationOptions
+from anabranch.bench.orders import OrdersOptions
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
@@ -56,7 +58,14 @@ Seed = Annotated[int, typer.Option(help="The same seed generates the same input.
 
 
 Options = TypeVar(
-    "Options", ThroughputOptions, FlatOptions, MemoryOptions, RelocationOptions, ChangesOptions, MigrationOptions
+    "Options",
+    ThroughputOptions,
+    FlatOptions,
+    MemoryOptions,
+    RelocationOptions,
+    ChangesOptions,
+    MigrationOptions,
+    OrdersOptions,
 )
 
 
@@ -76,6 +85,7 @@ _MEMORY = _defaults(MemoryOptions)
 _RELOCATION = _defaults(RelocationOptions)
 _CHANGES = _defaults(ChangesOptions)
 _MIGRATION = _defaults(MigrationOptions)
+_ORDERS = _defaults(OrdersOptions)
 
 
 @reported
@@ -337,6 +347,33 @@ def migration(
     with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
         result = migration_benchmark.run(spark, _chosen(MigrationOptions, chosen, folder), report)
     show(result.to_json() if as_json else migration_benchmark.table(result))
+    keep(origin, result, save)
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@reported
+def orders(
+    rows: Annotated[int, typer.Option(help="Rows per stream and batch.", min=1)] = _ORDERS["rows"],
+    batches: Annotated[int, typer.Option(help="Batches of each run.", min=1, max=100)] = _ORDERS["batches"],
+    window: Annotated[int, typer.Option(help="Batches in a window.", min=1)] = _ORDERS["window"],
+    last: Annotated[int, typer.Option(help="Batches that count in the end.", min=1)] = _ORDERS["last"],
+    processors: Processors = _ORDERS["processors"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Four streams on three keys, started in their worst order and in their best, both with AutoMigrate, in turn.
+
+    Checks the answers, and that both come to as many intermediate rows; the exit code is 1 if not. Throughput is
+    reported beside it.
+    """
+    chosen = locals()
+    origin = begin("orders", save)
+    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
+        result = orders_benchmark.run(spark, _chosen(OrdersOptions, chosen, folder), report)
+    show(result.to_json() if as_json else orders_benchmark.table(result))
     keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)

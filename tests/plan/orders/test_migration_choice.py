@@ -21,6 +21,7 @@ from anabranch.plan.orders.migration_choice import (
     migration_between,
     predicted,
 )
+from anabranch.plan.orders.migration_cost import Constants
 from anabranch.plan.orders.order_cost import order_cost
 from anabranch.plan.query import LogicalQuery
 from tests.plan.logical import SECOND, query_of
@@ -28,7 +29,8 @@ from tests.plan.logical import SECOND, query_of
 LEFT: Shape = (((0, 1), 2), 3)
 RIGHT: Shape = (0, ((1, 2), 3))
 BUSHY: Shape = ((0, 1), (2, 3))
-CAPACITY = Capacity(rows_per_second=1_000.0, spare=0.25)
+CONSTANTS = Constants(join=0.001, insert=0.002)
+CAPACITY = Capacity(CONSTANTS, spare=0.25)
 IN_TIME = [SECOND // 2] * 4
 
 amounts = st.floats(0, 1_000)
@@ -90,7 +92,7 @@ def test_no_change_replays_nothing(shape: Shape | None) -> None:
 def test_moving_state_is_silent_while_it_replays_and_the_background_is_not() -> None:
     migration, _ = _change(LEFT, RIGHT)
     moving, background = _predicted("moving-state", migration), _predicted("background", migration)
-    assert moving.silence == moving.seconds == migration.replayed / CAPACITY.rows_per_second
+    assert moving.silence == moving.seconds == 0.001 * migration.replayed + 0.002 * migration.made
     assert (background.silence, background.seconds) == (0, pytest.approx(moving.seconds / CAPACITY.spare))
     assert background.extra_rows == moving.extra_rows == migration.replayed
     assert background.extra_state_rows == moving.extra_state_rows == migration.made
@@ -125,16 +127,38 @@ def test_parallel_track_is_impossible_where_a_stream_is_unbounded_or_nothing_is_
 
 def test_the_background_is_impossible_where_batches_leave_no_time() -> None:
     migration, _ = _change(LEFT, RIGHT)
-    busy = Capacity(1_000.0, spare=0.0)
+    busy = Capacity(CONSTANTS, spare=0.0)
     assert predicted("background", migration, busy) is None
     same, _ = _change(LEFT, LEFT)
     assert predicted("background", same, busy) is not None
 
 
-@pytest.mark.parametrize(("rows_per_second", "spare"), [(0.0, 0.5), (10.0, 1.5), (10.0, -0.1)])
-def test_what_is_no_capacity_is_refused(rows_per_second: float, spare: float) -> None:
+def test_a_strained_machine_takes_longer_one_with_lanes_less_and_a_step_its_own_time() -> None:
+    migration, _ = _change(LEFT, RIGHT)
+    alone = _predicted("moving-state", migration).seconds
+    machine = Capacity(CONSTANTS, strain=6.0, lanes=2, step=0.5)
+    moving, background = (predicted(strategy, migration, machine) for strategy in ("moving-state", "background"))
+    assert moving is not None
+    assert background is not None
+    assert moving.seconds == pytest.approx(0.5 + 3 * alone)
+    assert background.seconds == pytest.approx(moving.seconds / machine.spare)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"constants": Constants(0.0, 1.0)},
+        {"constants": Constants(1.0, 0.0)},
+        {"spare": 1.5},
+        {"spare": -0.1},
+        {"strain": 0.0},
+        {"lanes": 0},
+        {"step": -1.0},
+    ],
+)
+def test_what_is_no_capacity_is_refused(wrong: dict) -> None:
     with pytest.raises(ValueError, match="is no capacity"):
-        Capacity(rows_per_second, spare)
+        Capacity(**{"constants": CONSTANTS, **wrong})
 
 
 MOVING = Prediction("moving-state", 2.0, 2.0, 100.0, 10.0)

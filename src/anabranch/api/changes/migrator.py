@@ -273,8 +273,9 @@ class Migrator:
             measure_if_due(self.host)
         estimates = context.run.orders.estimates.get(proposal.query)
         if estimates is not None:
-            possible = predictions(context, proposal, estimates)
-            chosen = best_strategy(possible, wish) if asked == AUTO else asked
+            cores = self.host.no_rows().sparkSession.sparkContext.defaultParallelism
+            possible = predictions(context, proposal, estimates, cores)
+            chosen = best_strategy(possible, wish, list(context.run.results)) if asked == AUTO else asked
             return chosen, next((one for strategy, one in possible.items() if strategy == chosen), None)
         is_little = sum(manifest.rows for manifest in context.manifests) <= AT_ONCE
         return (asked, None) if asked != AUTO else (MOVING_STATE if is_little else BACKGROUND, None)
@@ -292,7 +293,11 @@ def _told(prediction: Prediction | None) -> dict[str, float]:
     """What was predicted, for an event."""
     if prediction is None:
         return {}
-    return {"predicted_seconds": round(prediction.seconds, 3), "predicted_rows": round(prediction.extra_rows)}
+    return {
+        "predicted_seconds": round(prediction.seconds, 3),
+        "predicted_silence": round(prediction.silence, 3),
+        "predicted_rows": round(prediction.extra_rows),
+    }
 
 
 def _aliases(plan: PreparedPlan, name: str) -> tuple[str, ...]:

@@ -10,8 +10,9 @@ are matched by the inputs that they hold and the key that they are hashed on, as
     parallel-track  both trees run until no old row can be in a result (`migration_cost.parallel_track_seconds`): no
                     silence and nothing to replay, but all rows of that time twice; impossible without windows
 
-and `choose` takes the best by a wish. The cost model of paper 3 counts compared pairs; here rows are looked up by
-hashes, so the unit is the row that is read, made or exchanged, as in `order_cost`.
+and `choose` takes the best by a wish. How long work takes is equation 1 of paper 3, T_j * pairs + T_s * inserted, with
+constants that are measured (`kernel/constants`). Only that rows are looked up by hashes here, so in place of pairs that
+are compared there are rows that are read, made or exchanged, as in `order_cost`.
 
 Not counted: rows that arrive while the background is at work and have to be replayed, too; what is spilled; that
 batches take longer while two trees run; and that a state which matches may lack rows, if they died earlier in the old
@@ -28,7 +29,7 @@ from anabranch.plan.arrangement import Shape, arrange
 from anabranch.plan.join_keys import reaches
 from anabranch.plan.orders.join_estimates import MICROSECONDS, Estimates, Inputs
 from anabranch.plan.orders.join_orders import Wish
-from anabranch.plan.orders.migration_cost import parallel_track_seconds
+from anabranch.plan.orders.migration_cost import Constants, Work, parallel_track_seconds
 from anabranch.plan.orders.order_cost import inputs_of_parts, order_cost
 from anabranch.plan.query import LogicalQuery
 
@@ -38,14 +39,24 @@ STRATEGIES: tuple[Strategy, ...] = ("moving-state", "parallel-track", "backgroun
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How many rows of work (`order_cost`) a second of batch time does, and which share of time batches leave over."""
+    """How long work takes: the `constants` of kernels, how many times as long as kernels alone a step takes for its
+    rows (`strain`), on how many processors at once (`lanes`), and the seconds of a `step` whatever its rows. Batches
+    leave a share of the time to `spare`."""
 
-    rows_per_second: float
+    constants: Constants
     spare: float = 0.25
+    strain: float = 1.0
+    lanes: int = 1
+    step: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.rows_per_second <= 0 or not 0 <= self.spare <= 1:
-            raise ValueError(f"{self} is no capacity: rows per second are above 0, and a share is between 0 and 1")
+        sizes = (self.constants.join, self.constants.insert, self.strain, self.lanes)
+        if min(sizes) <= 0 or self.step < 0 or not 0 <= self.spare <= 1:
+            raise ValueError(f"{self} is no capacity: work takes time, and a share is between 0 and 1")
+
+    def seconds(self, work: Work) -> float:
+        """How long so much work takes, without what a step takes whatever its rows."""
+        return work.seconds(self.constants) * self.strain / self.lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,11 @@ class Migration:
     def replayed(self) -> float:
         """Rows that are read and made to have these states."""
         return self.made + sum(port.read for port in self.ports)
+
+    @property
+    def work(self) -> Work:
+        """The same as work: all of these rows are looked up or made, and those that are made are stored."""
+        return Work(pairs=self.replayed, inserted=self.made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +152,7 @@ def predicted(
     """
     match strategy:
         case "moving-state":
-            seconds = migration.replayed / capacity.rows_per_second
+            seconds = capacity.step + capacity.seconds(migration.work) if migration.replayed else 0.0
             return Prediction(strategy, seconds, seconds, migration.replayed, migration.made)
         case "background":
             return _in_background(migration, capacity)
@@ -162,8 +178,8 @@ def _in_background(migration: Migration, capacity: Capacity) -> Prediction | Non
     """The same work as moving state, in what batches leave of the time; impossible if they leave nothing."""
     if capacity.spare == 0 and migration.replayed > 0:
         return None
-    pace = capacity.rows_per_second * capacity.spare
-    seconds = migration.replayed / pace if migration.replayed > 0 else 0.0
+    alone = capacity.step + capacity.seconds(migration.work)
+    seconds = alone / capacity.spare if migration.replayed > 0 else 0.0
     return Prediction("background", 0.0, seconds, migration.replayed, migration.made)
 
 

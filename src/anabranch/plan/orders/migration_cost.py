@@ -3,11 +3,11 @@
 A change from an old tree of binary joins (the old box) to a new one takes moving state T_MS seconds, in which it makes
 no answers, and parallel track T_PT seconds, in which both trees run. Names are those of the paper: rates are in rows
 per second, all streams have one window W in seconds, a selectivity (sigma) is the share of all pairs that joins. What a
-pair, an insertion and so on take has to be measured elsewhere (`Constants`).
+pair, an insertion and so on take is measured elsewhere (`kernel/constants`).
 
 The model is that of the paper's engine: joins are nested loops, so work is in pairs that are compared, and the machine
 keeps up with what arrives. `migration_choice` predicts for our engine, which looks rows up, on estimates for any
-windows; only `parallel_track_seconds` belongs to both.
+windows; `Constants`, `Work` and `parallel_track_seconds` belong to both.
 
 Two equations are printed with slips, which are mended here: in equation 6 the integral already is over the first W, so
 W is not multiplied again with it, or the unit would be rows squared times seconds; and equation 7 integrates what is a

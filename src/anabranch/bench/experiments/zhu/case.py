@@ -79,6 +79,7 @@ def run_case(spark: SparkSession, folder: Path, case: Case) -> MigrationTrace:
             if ended is not None and case.until is None:
                 break
             if stop == case.begins and case.strategy is not None:
+                steps.plans()  # measures what a prediction goes by
                 migration = steps.migrate(NEW, case.strategy, pace=case.pace)
                 made += _new_steps(steps, seen, None)
                 seen = _last_step(steps)
@@ -112,6 +113,7 @@ def _with_migration(
     if ended is None:
         raise BenchmarkError(f"{trace.name}: the migration has not ended by the last batch; {migration}")
     begun = next(event for event in steps.events if event.kind == EventKind.MIGRATING)
+    done = next(event for event in steps.events if event.kind == EventKind.MIGRATE)
     return replace(
         trace,
         strategy=migration.strategy,
@@ -119,4 +121,5 @@ def _with_migration(
         ended=ended,
         listed_rows=begun.details["listed_rows"],
         rehashed_rows=begun.details["rehashed_rows"],
+        predicted_rows=done.details.get("predicted_rows"),
     )

@@ -3,6 +3,9 @@
 The length of moving state is its work on a machine that does so many rows per second (`work_clock`); that of a parallel
 track is event time. The first grows with a polynomial in W, so they cross: where, depends on the machine. In work they
 are about even: each makes the joined rows of a window once, one from rows that are there, the other from those to come.
+
+What `strategy="auto"` goes by is predicted before: the work of moving state, from samples of the state, and the length
+of a parallel track, from windows and lateness. Between the same windows the one becomes longer than the other.
 """
 
 from __future__ import annotations
@@ -51,6 +54,17 @@ def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     }
 
 
+def predicted_lengths(traces: Sequence[MigrationTrace]) -> tuple[dict[int, float], dict[int, float]]:
+    """The length of both as it is predicted before, by window."""
+    moving = {
+        trace.setting.window: CLOCK.milliseconds(trace.predicted_rows or 0.0) for trace in _of(traces, MOVING_STATE)
+    }
+    return moving, {
+        trace.setting.window: float(trace.setting.window + trace.setting.lateness)
+        for trace in _of(traces, PARALLEL_TRACK)
+    }
+
+
 def crossings(moving: dict[int, float], parallel: dict[int, float]) -> list[tuple[int, int]]:
     """The windows between which the faster one of two changes."""
     faster = {window: moving[window] < parallel[window] for window in sorted(moving)}
@@ -58,7 +72,7 @@ def crossings(moving: dict[int, float], parallel: dict[int, float]) -> list[tupl
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """One crossing in time, and none in work."""
+    """One crossing in time, where it is predicted, and none in work."""
     moving, parallel = lengths(traces).values()
     crossed = crossings(moving, parallel)
     smallest = min(moving)
@@ -66,6 +80,12 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
         "on one machine moving state is faster for small windows, parallel track for large ones, with one crossing",
         len(crossed) == 1 and moving[smallest] < parallel[smallest],
         ", ".join(f"W={window}: {moving[window]:.0f} and {parallel[window]:.0f} ms" for window in moving),
+    )
+    expected, waited = predicted_lengths(traces)
+    yield Claim(
+        "what is predicted crosses between the same windows, so strategy='auto' takes the shorter one",
+        crossings(expected, waited) == crossed and all(expected.values()),
+        ", ".join(f"W={window}: {expected[window]:.0f} and {waited[window]:.0f} ms" for window in expected),
     )
     per_second = {window: 1_000 * work(traces)["moving state"][window] / parallel[window] for window in moving}
     yield Claim(

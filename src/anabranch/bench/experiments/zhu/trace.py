@@ -72,7 +72,8 @@ class StepCounts:
 class MigrationTrace:
     """A run in one setting, without a migration or with one of a `strategy` that `began` and `ended` at a time.
 
-    `listed_rows` were only listed anew by it, `rehashed_rows` were read and written. There is one run of each.
+    `listed_rows` were only listed anew by it, `rehashed_rows` were read and written. Before it began its work was
+    predicted from what was measured then: `predicted_rows`, None where nothing was. There is one run of each.
     """
 
     name: str
@@ -83,6 +84,7 @@ class MigrationTrace:
     ended: int | None = None
     listed_rows: int = 0
     rehashed_rows: int = 0
+    predicted_rows: int | None = None
     repeat: int = 0
 
     @property

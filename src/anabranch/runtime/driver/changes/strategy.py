@@ -1,15 +1,21 @@
 """By which strategy a query migrates where that is left to us, and what each is predicted to take.
 
 `plan/orders/migration_choice` predicts and chooses; here it gets what was measured: rows that orders have in state and
-make per second, how many rows of work recent steps have done per second, and which share of the time they leave over.
+make per second; how long kernels take per row on this machine (`kernel/constants`, once per process, when it is first
+needed); how much longer recent steps took for their rows, and how long besides; and which share of the time they leave
+over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from statistics import median
 
 from anabranch.errors import ConfigError
+from anabranch.kernel.constants import measured_constants
 from anabranch.plan.orders.join_estimates import Estimates
 from anabranch.plan.orders.join_orders import Wish
 from anabranch.plan.orders.migration_choice import (
@@ -21,37 +27,49 @@ from anabranch.plan.orders.migration_choice import (
     migration_between,
     predicted,
 )
+from anabranch.plan.orders.migration_cost import Constants, Work
 from anabranch.runtime.driver.changes.measure_orders import RECENT_BATCHES, latenesses
 from anabranch.runtime.driver.changes.migration import MigrationProposal, check_ends
 from anabranch.runtime.driver.step.context import StepContext
+from anabranch.runtime.driver.step.result import StepResult
 
-# A pause that is shorter than this is none: a batch takes as long.
+# A pause that is no longer than so many seconds, or than so many batches usually take, is none.
 UNNOTICED = 1.0
-# Small steps take as long as Spark needs around them and say nothing of what they could do; at least this, in rows.
-LEAST_PER_SECOND = 100_000.0
+UNNOTICED_BATCHES = 1.5
+# Steps with fewer rows of work do not tell what a row takes: most of their time goes to what any step needs.
+TELLING_ROWS = 20_000
 # How much of their time batches leave over where that cannot be known.
 USUAL_SPARE = 0.25
 
 
+@cache
+def kernel_constants() -> Constants:
+    """The seconds that kernels take per row on this machine."""
+    return measured_constants(time.perf_counter)
+
+
 def predictions(
-    context: StepContext, proposal: MigrationProposal, estimates: Estimates
+    context: StepContext, proposal: MigrationProposal, estimates: Estimates, cores: int
 ) -> Mapping[Strategy, Prediction]:
-    """What the strategies that are possible are predicted to take."""
+    """What the strategies that are possible are predicted to take where Spark has so many cores."""
     request = next(one for one in context.plan.requests if one.name == proposal.query)
     assert request.query.logical is not None, "it has joins"
     lateness = latenesses(context, request)
     migration = migration_between(request.query.logical, proposal.before, proposal.after, estimates, lateness)
-    capacity = capacity_of(context)
+    lanes = min(context.in_force.distribution.processors, cores)
+    capacity = capacity_of(list(context.run.results), kernel_constants(), lanes)
     made = {strategy: predicted(strategy, migration, capacity, in_order=False) for strategy in STRATEGIES}
     if not _ends(proposal):
         made["parallel-track"] = None
     return {strategy: prediction for strategy, prediction in made.items() if prediction is not None}
 
 
-def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish) -> Strategy:
-    """The strategy to take."""
+def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish, results: Sequence[StepResult]) -> Strategy:
+    """The strategy to take, after these steps."""
+    usual = median(result.seconds for result in results[-RECENT_BATCHES:]) if results else 0.0
+    unnoticed = max(UNNOTICED, UNNOTICED_BATCHES * usual)
     felt = [
-        replace(prediction, silence=0.0) if prediction.silence < UNNOTICED else prediction
+        replace(prediction, silence=0.0) if prediction.silence <= unnoticed else prediction
         for prediction in possible.values()
     ]
     chosen = choose(felt, wish)
@@ -59,13 +77,30 @@ def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish) -> Strate
     return chosen.strategy
 
 
-def capacity_of(context: StepContext) -> Capacity:
-    """How many rows a second of recent steps has worked on at best, and how much time they leave over."""
-    recent = [result for result in list(context.run.results) if result.seconds > 0][-RECENT_BATCHES:]
-    speeds = [sum(sum(report.worked) for report in result.reports) / result.seconds for result in recent]
+def capacity_of(results: Sequence[StepResult], constants: Constants, lanes: int) -> Capacity:
+    """How long work takes, as recent steps tell: what a step takes whatever its rows is the least of what they took
+    beside the work on their rows."""
+    recent = [result for result in results if result.seconds > 0][-RECENT_BATCHES:]
+    works = [_work_of(result) for result in recent]
+    telling = [n for n, work in enumerate(works) if work.inserted >= TELLING_ROWS]
+    by_kernels = sum(works[n].seconds(constants) for n in telling)
+    taken = sum(sum(report.operator_cpu_ms) / 1000 for n in telling for report in recent[n].reports)
     elapsed = recent[-1].time - recent[0].time if recent else 0.0
     busy = sum(result.seconds for result in recent[1:]) / elapsed if elapsed > 0 else 1 - USUAL_SPARE
-    return Capacity(max([LEAST_PER_SECOND, *speeds]), spare=min(max(1 - busy, 0.0), 1.0))
+    capacity = Capacity(
+        constants,
+        spare=min(max(1 - busy, 0.0), 1.0),
+        strain=max(taken / by_kernels, 1.0) if telling else 1.0,
+        lanes=lanes,
+    )
+    besides = [result.seconds - capacity.seconds(work) for result, work in zip(recent, works, strict=True)]
+    return replace(capacity, step=max(min(besides, default=0.0), 0.0))
+
+
+def _work_of(result: StepResult) -> Work:
+    """The work of a step: rows that came to operators were looked up and stored, others were made."""
+    worked = sum(sum(report.worked) for report in result.reports)
+    return Work(worked + sum(sum(report.produced) for report in result.reports), worked)
 
 
 def _ends(proposal: MigrationProposal) -> bool:
