@@ -14,6 +14,7 @@ The path of a query through this package, one step per module:
     items        the SELECT list, stars written out
     grouping     GROUP BY, HAVING and DISTINCT
     conjuncts    a condition split at its ANDs and an equality at its sign
+    conditions   each conjunct of ON and WHERE, by what it is
     shape        the tree of joins that a user asks for
     binder       the whole way from a text to a query, by all of the above
 

@@ -1,7 +1,6 @@
 """A CQL text bound to the registered streams: the whole way from text to `ContinuousQuery`.
 
-Each conjunct of ON and WHERE is an equality between two streams, a condition on one stream, or something else that
-joined rows have to meet. In which order streams are joined, and what is decided where, is said by `plan/join_order`.
+In which order streams are joined, and which condition is decided where, is up to `plan/join_order`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,8 @@ from dataclasses import replace
 
 from anabranch.errors import QueryError
 from anabranch.language.clauses import Statement, take_apart
-from anabranch.language.conjuncts import conjuncts, equality, is_null_safe_equality
+from anabranch.language.conditions import Conjuncts, Predicates, classify
+from anabranch.language.conjuncts import conjuncts
 from anabranch.language.derived import Derived, derive, flattened, refuse_captured, united_sources
 from anabranch.language.dialect import read
 from anabranch.language.expressions import Expression, bind
@@ -34,7 +34,6 @@ from anabranch.plan.query import (
     Application,
     Condition,
     ContinuousQuery,
-    Equality,
     Grouping,
     JoinInput,
     LogicalInput,
@@ -43,13 +42,11 @@ from anabranch.plan.query import (
     Selection,
     Source,
     StreamSchema,
-    Term,
 )
 from anabranch.plan.shape_text import AUTO
 
-# Per alias: the columns that travel above the join, and the conditions below it.
+# Per alias: the columns that travel above the join.
 Needed = dict[str, set[str]]
-Predicates = dict[str, list[str]]
 
 
 def parse_query(
@@ -94,52 +91,28 @@ def _bind(
     emit: str = EACH_TUPLE,
 ) -> ContinuousQuery:
     """A SELECT as a query."""
-    grouped = is_grouped(statement)
     application = _application(source, statement, streams)
     if application is not None:
         return _over_an_operator(text, source, statement, streams, application)
     derived = derive(source, statement, streams, lambda block: _bind(text, source, block, streams))
-    statement, sources = derived.statement, derived.sources
-    if (
-        not grouped
-        and len(statement.items) == 1
-        and any(fed.block for fed in sources.get(statement.items[0].stream, ()))
-    ):
-        if statement.items[0].window is not None:
-            span = statement.items[0].window_span
-            raise source.unsupported("a window on a sub-query that is neither joined nor grouped", span)
+    statement = derived.statement
+    if _only_selects(statement, derived):
         return _selected(source, statement, derived)
+    grouped = is_grouped(statement)
     scope = open_scope(source, statement.items, derived.streams, single=grouped)
     answer = GroupedAnswer(statement, scope) if grouped else None
     outputs, needed = _outputs(read_items(statement, scope, FUNCTIONS if grouped else ()), scope, answer)
-    grouping = None
-    if answer is not None:
-        grouping = answer.grouping(once=emit == EACH_BATCH)
-        check_grouped(scope, statement.items, sources, streams)
-        for expression in answer.reads if len(scope.aliases) > 1 else ():
-            _need(needed, expression.refs.values())
-    if emit == EACH_BATCH and (grouping is None or grouping.distinct):
-        raise QueryError("emit='batch' is for GROUP BY: joins and DISTINCT are answered with every row")
-    equalities, predicates, residual = _classify(statement, scope)
+    grouping = _grouping(statement, scope, answer, derived, streams, needed, emit)
+    classified = classify(statement, scope)
     shape = read_shape(joins, scope.aliases)
     if len(scope.aliases) == 1:
-        query = _over_one_stream(text, statement, scope, outputs, grouping, equalities, predicates, residual)
-        return replace(query, inputs=_fed(query.inputs, sources), derived=derived.made)
+        query = _over_one_stream(text, statement, scope, outputs, grouping, classified)
+        return replace(query, inputs=_fed(query.inputs, derived.sources), derived=derived.made)
     logical = LogicalQuery(
         text=text,
-        inputs=tuple(
-            LogicalInput(
-                alias=alias,
-                stream=stream.name,
-                window=range_of(item.window),
-                conditions=_distinct(predicates[alias]),
-                columns=stream.columns,
-                sources=sources.get(stream.name, (Source(stream.name),)),
-            )
-            for item, (alias, stream) in zip(statement.items, scope.streams.items(), strict=True)
-        ),
-        equalities=tuple(equalities),
-        conditions=tuple(Condition(conjunct.above, _reads(conjunct)) for conjunct in residual),
+        inputs=_logical_inputs(statement, scope, derived, classified.predicates),
+        equalities=tuple(classified.equalities),
+        conditions=tuple(Condition(conjunct.above, _reads(conjunct)) for conjunct in classified.residual),
         needed=tuple((alias, column) for alias, columns in needed.items() for column in sorted(columns)),
         outputs=outputs,
         grouping=grouping,
@@ -151,8 +124,57 @@ def _bind(
         raise _not_connected(source, scope.aliases, error) from None
 
 
+def _only_selects(statement: Statement, derived: Derived) -> bool:
+    """Whether a SELECT only selects and projects the answer of a sub-query."""
+    item = statement.items[0]
+    if is_grouped(statement) or len(statement.items) > 1:
+        return False
+    return any(fed.block for fed in derived.sources.get(item.stream, ()))
+
+
+def _grouping(
+    statement: Statement,
+    scope: Scope,
+    answer: GroupedAnswer | None,
+    derived: Derived,
+    streams: Mapping[str, StreamSchema],
+    needed: Needed,
+    emit: str,
+) -> Grouping | None:
+    """The grouping of a SELECT, if it groups; the columns that it reads of joined rows are added to the `needed`."""
+    grouping = None
+    if answer is not None:
+        grouping = answer.grouping(once=emit == EACH_BATCH)
+        check_grouped(scope, statement.items, derived.sources, streams)
+        for expression in answer.reads if len(scope.aliases) > 1 else ():
+            _need(needed, expression.refs.values())
+    if emit == EACH_BATCH and (grouping is None or grouping.distinct):
+        raise QueryError("emit='batch' is for GROUP BY: joins and DISTINCT are answered with every row")
+    return grouping
+
+
+def _logical_inputs(
+    statement: Statement, scope: Scope, derived: Derived, predicates: Predicates
+) -> tuple[LogicalInput, ...]:
+    """The inputs of a join, in the order of FROM."""
+    return tuple(
+        LogicalInput(
+            alias=alias,
+            stream=stream.name,
+            window=range_of(item.window),
+            conditions=_distinct(predicates[alias]),
+            columns=stream.columns,
+            sources=derived.sources.get(stream.name, (Source(stream.name),)),
+        )
+        for item, (alias, stream) in zip(statement.items, scope.streams.items(), strict=True)
+    )
+
+
 def _selected(source: SourceText, statement: Statement, derived: Derived) -> ContinuousQuery:
     """Selection and projection of the answers of blocks."""
+    if statement.items[0].window is not None:
+        span = statement.items[0].window_span
+        raise source.unsupported("a window on a sub-query that is neither joined nor grouped", span)
     scope = open_scope(source, statement.items, derived.streams, single=True)
     items = read_items(statement, scope)
     outputs = tuple(Output(item.name, item.below) for item in items)
@@ -201,59 +223,22 @@ def _over_one_stream(
     scope: Scope,
     outputs: tuple[Output, ...],
     grouping: Grouping | None,
-    equalities: list[Equality],
-    predicates: Predicates,
-    residual: list[Expression],
+    classified: Conjuncts,
 ) -> ContinuousQuery:
     """A query without a join: all its conditions are decided before anything is exchanged."""
     assert grouping is not None, "the scope has let one stream pass"
     (alias, stream), (item,) = next(iter(scope.streams.items())), statement.items
-    for condition in residual:
+    for condition in classified.residual:
         if condition.captured:
             raise scope.source.unsupported("a lambda's variable that is called as a column", condition.span)
-    conditions = [f"{left.below} = {right.below}" for left, right in equalities]
-    conditions += [*predicates[alias], *(condition.below for condition in residual)]
+    conditions = [f"{left.below} = {right.below}" for left, right in classified.equalities]
+    conditions += [*classified.predicates[alias], *(condition.below for condition in classified.residual)]
     entry = JoinInput(alias, stream.name, range_of(item.window), grouping.keys, _distinct(conditions), ())
     return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
 
 
-def _classify(statement: Statement, scope: Scope) -> tuple[list[Equality], Predicates, list[Expression]]:
-    """The equalities between terms, the conditions on one alias, and the rest."""
-    equalities = [(_column_term(left), _column_term(right)) for left, right in scope.merged]
-    predicates: Predicates = {alias: [] for alias in scope.aliases}
-    residual: list[Expression] = []
-    for condition in statement.conditions:
-        for conjunct in conjuncts(bind(condition, scope)):
-            if len(conjunct.aliases) > 1 and is_null_safe_equality(conjunct):
-                hint = "join on =, which leaves out nulls"
-                raise scope.source.unsupported("<=> between streams", conjunct.span, hint)
-            pair = _equality_of_terms(conjunct)
-            if pair is not None:
-                equalities.append(pair)
-            elif len(conjunct.aliases) == 1 and not conjunct.captured:
-                predicates[conjunct.aliases[0]].append(conjunct.below)
-            else:
-                residual.append(conjunct)
-    return equalities, predicates, residual
-
-
-def _equality_of_terms(conjunct: Expression) -> Equality | None:
-    sides = equality(conjunct)
-    if sides is None or conjunct.captured or any(len(side.aliases) != 1 for side in sides):
-        return None
-    left, right = (
-        Term(side.aliases[0], side.below, side.above, frozenset(ref.column for ref in side.refs.values()))
-        for side in sides
-    )
-    return left, right
-
-
 def _reads(conjunct: Expression) -> tuple[tuple[str, str], ...]:
     return tuple(dict.fromkeys((ref.alias, ref.column) for ref in conjunct.refs.values()))
-
-
-def _column_term(ref: ColumnRef) -> Term:
-    return Term(ref.alias, ref.below, ref.above, frozenset({ref.column}))
 
 
 def _not_connected(source: SourceText, aliases: tuple[str, ...], error: UnconnectedError) -> QueryError:

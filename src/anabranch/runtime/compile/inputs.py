@@ -28,7 +28,7 @@ Wanted = tuple[str, str, T.DataType]
 
 
 @dataclass(frozen=True, slots=True)
-class PackedSource:
+class LaidOutSource:
     """A source as it is packed: its layout, what is `stored` of its rows, and what is shown of `late` ones."""
 
     layout: InputLayout
@@ -56,7 +56,7 @@ class Inputs:
         self._keep_late = keep_late
         self.slots: list[Slot] = []
 
-    def packed(self) -> Iterator[PackedSource]:
+    def packed(self) -> Iterator[LaidOutSource]:
         """All sources that are streams, in the order of the inputs that they feed."""
         for number, entry in enumerate(self._network.inputs):
             types = self._columns.frame(entry.entry.alias).schema if entry.entry.is_derived else None
@@ -64,7 +64,7 @@ class Inputs:
                 if source.block is None:
                     yield self._source(number, nth, types)
 
-    def _source(self, number: int, nth: int, types: T.StructType | None) -> PackedSource:
+    def _source(self, number: int, nth: int, types: T.StructType | None) -> LaidOutSource:
         """The nth source of an input; `types` are those of a derived stream's columns."""
         (port,) = self._network.consumers(number)
         n, _ = self._network.ports[port]
@@ -107,7 +107,7 @@ class Inputs:
             stored = stored[len(key_columns) :]
         shown = _late_names(entry, schema.names, len(key_columns), [text for text, _ in arguments])
         late = Projection(tuple(zip(shown, slots, strict=True)))
-        return PackedSource(layout, Projection(tuple(stored), timed), late)
+        return LaidOutSource(layout, Projection(tuple(stored), timed), late)
 
     def _key_columns(self, n: int, keys: Sequence[str]) -> list[Wanted]:
         """The columns of the key, where the operator compares them or late rows show them."""

@@ -20,7 +20,7 @@ from anabranch.plan.rounds import Rounds, rounds_of
 from anabranch.processor.tasks import Arrival, ProcessorPlan, RoundPlan
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.event_times import EventTimes, max_span
-from anabranch.runtime.compile.inputs import Inputs, PackedSource
+from anabranch.runtime.compile.inputs import Inputs, LaidOutSource
 from anabranch.runtime.compile.lanes import Lanes
 from anabranch.runtime.compile.layout import AnswerLayout, Exchange, Layout, Outlet
 from anabranch.runtime.compile.operator_plans import OperatorPlans
@@ -98,7 +98,7 @@ def _answers(network: Network, columns: Columns) -> tuple[list[Outlet], list[Ans
     return outlets, answers
 
 
-def _arrivals(packed: Sequence[PackedSource], exchanges: Sequence[Exchange]) -> Arrivals:
+def _arrivals(packed: Sequence[LaidOutSource], exchanges: Sequence[Exchange]) -> Arrivals:
     """Rows of sources arrive in the first round, results of operators in later ones."""
     first = {number: Arrival(entry.layout.port, entry.stored) for number, entry in enumerate(packed)}
     return [first, *({lane.tag: Arrival(lane.port, lane.stored) for lane in entry.lanes} for entry in exchanges)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,9 +16,10 @@ from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.lay_out import lay_out
-from anabranch.runtime.compile.packed import packed_layout
+from anabranch.runtime.compile.layout import Layout
+from anabranch.runtime.compile.packed import PackedLayout, packed_layout
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.compile.splitting import shares_of
+from anabranch.runtime.compile.splitting import Share, shares_of
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.sinks.answers import answer_schema
@@ -54,22 +56,9 @@ def prepare(
     if not checked:
         check_lanes(spark, layout)
     schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
-    shares = None if running is None else shares_of(layout, running.packing)
-    if running is not None and shares is not None:
-        packing, packed, read = running.packing, running.packed, running.read
-    else:
-        packing = packed_layout(layout)
-        used = [source.stream for source in packing.sources]
-        names = tuple(dict.fromkeys([*read_before, *used]))
-        for name in names:
-            if name not in sources.registered:
-                raise ConfigError(
-                    f"the stream {name!r} is not registered, but the checkpoint says that it is read; register it, too"
-                )
-        packed = pack(packing, sources, names)
-        read = tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names)
-        shares = shares_of(layout, packing)
-    assert shares is not None, "what is packed for a plan is enough for it"
+    streaming = None if running is None else _kept(layout, running)
+    if streaming is None:
+        streaming = _packed_anew(layout, sources, read_before)
     return PreparedPlan(
         requests=tuple(requests),
         network=network,
@@ -77,11 +66,43 @@ def prepare(
         streams=known,
         columns=columns,
         schemas=schemas,
-        packing=packing,
-        packed=packed,
-        shares=shares,
-        read=read,
+        packing=streaming.packing,
+        packed=streaming.packed,
+        shares=streaming.shares,
+        read=streaming.read,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Streaming:
+    """What Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
+
+    packing: PackedLayout
+    packed: DataFrame
+    read: tuple[tuple[str, int, int], ...]
+    shares: tuple[Share, ...]
+
+
+def _kept(layout: Layout, running: PreparedPlan) -> _Streaming | None:
+    """What a running query packs already; None if the layout needs more."""
+    shares = shares_of(layout, running.packing)
+    return None if shares is None else _Streaming(running.packing, running.packed, running.read, shares)
+
+
+def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -> _Streaming:
+    """What the layout needs, read anew."""
+    packing = packed_layout(layout)
+    used = [source.stream for source in packing.sources]
+    names = tuple(dict.fromkeys([*read_before, *used]))
+    for name in names:
+        if name not in sources.registered:
+            raise ConfigError(
+                f"the stream {name!r} is not registered, but the checkpoint says that it is read; register it, too"
+            )
+    read = tuple((name, _relations(sources.registered[name]), max(used.count(name), 1)) for name in names)
+    shares = shares_of(layout, packing)
+    assert shares is not None, "what is packed for a plan is enough for it"
+    return _Streaming(packing, pack(packing, sources, names), read, shares)
 
 
 def _relations(stream: DataFrame) -> int:
