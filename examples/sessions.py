@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from anabranch.kernel.lookup import hashes_between, rows_of
 from anabranch.kernel.operator import Settled
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 LONG_AGO = -(1 << 60)
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from anabranch.api.progress import batches_of, groups, progress_of
-from anabranch.manager.memory_use import MemoryUse
+from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.observe.progress import as_dict
 from anabranch.runtime.driver.step.result import StepResult
 from anabranch.state.report import Report

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import anabranch as ab
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.settings import NAMES
 from anabranch.cli.main import app
 from anabranch.errors import ConfigError, ResumeMismatchError

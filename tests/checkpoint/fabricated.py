@@ -7,16 +7,16 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import Step
 from anabranch.plan.placement import even_placement
 from anabranch.plan.routing import Routing
 from anabranch.state.groups import group_bits
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
-from anabranch.state.run import Segment, write_run
+from anabranch.state.runs.run import Segment, write_run
+from anabranch.state.runs.spine import Spine
 from anabranch.state.share import home_groups
-from anabranch.state.spine import Spine
 from anabranch.state.store import encode_document, write_file
 
 GROUPS = 16

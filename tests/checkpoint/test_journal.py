@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from anabranch.checkpoint import journal
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import FULL, open_log, read_events
 from anabranch.observe.events import KEPT, EventKind, EventLog
 

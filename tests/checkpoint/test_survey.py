@@ -6,9 +6,9 @@ from anabranch.checkpoint.survey import _spilled
 from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Slice
-from anabranch.state.spine import Spine
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Slice
+from anabranch.state.runs.spine import Spine
 from tests.checkpoint.fabricated import PLAN
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.cli.main import app
 from anabranch.state.groups import GroupSet
 from tests.checkpoint.fabricated import GROUPS, Fabricated

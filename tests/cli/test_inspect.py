@@ -21,7 +21,7 @@ from anabranch.errors import CorruptStateError
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
 from anabranch.observe.events import EventKind
 from anabranch.plan.orders.plan_cost import PlanCost
-from anabranch.state.run import RunFile, Segment, map_run
+from anabranch.state.runs.run import RunFile, Segment, map_run
 from anabranch.state.store import encode_document, write_file
 from tests.checkpoint.fabricated import GROUPS, NEWEST, ROWS, Fabricated
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from tests.faults.conftest import Finish, Start, is_gone
 from tests.faults.driver import Rig
 from tests.oracle.feed import written

@@ -16,7 +16,7 @@ from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import Settled
 from anabranch.state.arrays import row_bytes
 from anabranch.state.arrays.row_bytes import content, widened
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 
 JOIN = WindowJoin(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.lookup import gather, in_time, last_rows
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 from tests.state.segments import segment
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from anabranch.manager.actions import Action
 from anabranch.manager.adaptation import Adaptation
-from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Policy, Snapshot

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from anabranch import testing
 from anabranch.api.query import Query
 from anabranch.api.testing.streams import fed_stream
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE
 from anabranch.observe.events import EventLog
 from anabranch.plan.join_order import shape_of
@@ -29,7 +29,7 @@ from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.step.result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
-from anabranch.state.run import FileCuts
+from anabranch.state.runs.run import FileCuts
 from anabranch.state.share import groups_by_port, home_groups
 from anabranch.state.spill import present_groups
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from tests.faults.driver import Rig, spawn
 from tests.faults.test_kill import assert_clean
 from tests.oracle.feed import run_to_end, written

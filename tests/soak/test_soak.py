@@ -61,5 +61,5 @@ def test_the_same_seed_draws_the_same_round() -> None:
 def test_every_property_without_spark_is_found() -> None:
     found = {Path(test.split("::")[0]) for test in properties()}
     assert len(properties()) > 60
-    assert {Path("tests/kernel/join/test_delta_rule.py"), Path("tests/state/test_spine.py")} <= found
+    assert {Path("tests/kernel/join/test_delta_rule.py"), Path("tests/state/runs/test_spine.py")} <= found
     assert all((ROOT / path).exists() for path in found)

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import strategies as st
 
-from anabranch.state import merge as merge_module
-from anabranch.state import merge_choice
-from anabranch.state.slice import SortedRun
-from anabranch.state.spine import Spine
+from anabranch.state.runs import merge as merge_module
+from anabranch.state.runs import merge_choice
+from anabranch.state.runs.slice import SortedRun
+from anabranch.state.runs.spine import Spine
 from tests.state.segments import MemoryRuns, segment
 
 EVERYTHING = 10**9

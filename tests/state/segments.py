@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.state.groups import group_cuts
-from anabranch.state.run import HASH, TS, RunFile, Segment
-from anabranch.state.slice import Cuts, Slice
-from anabranch.state.spine import Spine
+from anabranch.state.runs.run import HASH, TS, RunFile, Segment
+from anabranch.state.runs.slice import Cuts, Slice
+from anabranch.state.runs.spine import Spine
 
 
 def segment(hashes: Sequence[int], ts: Sequence[int] | None = None, **columns: Sequence | pa.Array) -> Segment:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from anabranch.state.cut import cut, put_back, put_together, take_out
 from anabranch.state.groups import GroupSet
-from anabranch.state.slice import SortedRun, count_rows
-from anabranch.state.spine import Spine
+from anabranch.state.runs.slice import SortedRun, count_rows
+from anabranch.state.runs.spine import Spine
 from tests.oracle.profiles import examples
 from tests.state.ledger import EVERYTHING, Ledger, Step, histories, live, small_constants
 from tests.state.segments import segment

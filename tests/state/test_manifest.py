@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.state.manifest import Manifest
-from anabranch.state.merge import Merge
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Slice
-from anabranch.state.spine import Spine
+from anabranch.state.runs.merge import Merge
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Slice
+from anabranch.state.runs.spine import Spine
 from anabranch.state.store import encode_document, read_document
 from tests.oracle.profiles import examples
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from anabranch.kernel.lookup import in_time
 from anabranch.plan.placement import even_placement
 from anabranch.plan.routing import Routing
-from anabranch.state import merge as merge_module
 from anabranch.state.groups import GroupSet
+from anabranch.state.runs import merge as merge_module
+from anabranch.state.runs.slice import time_span
+from anabranch.state.runs.spine import Spine
 from anabranch.state.share import home_groups
-from anabranch.state.slice import time_span
-from anabranch.state.spine import Spine
 from tests.oracle.profiles import examples
 from tests.state.ledger import EVERYTHING, Ledger, Step, histories, live, small_constants
 

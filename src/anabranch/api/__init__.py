@@ -8,9 +8,7 @@ targets           the name of a query among others, and the sink that its writer
 session_settings  the settings of the session, which have to be the same for a query and for its run
 start             checks what is to be started, takes the checkpoint, begins
 run               queries that are being answered, as a user sees them
-live_run          the inside of a run: its queries, its checkpoint, the query of Spark's
-deliveries        waiting until all is processed, or all that spilling has postponed is delivered
-background        the threads beside a run: one waits for its end, one goes on without a batch
+live/             the inside of a run, and what goes on beside it
 changes/          what changes a run: more and other queries, other orders of joins
 progress          the progress of steps, and how it meets Spark's in `lastProgress`
 picture           the plan, drawn

@@ -12,8 +12,8 @@ from anabranch.api.changes.migrator import REFUSE
 from anabranch.api.changes.plans import explained_plans, plans_of
 from anabranch.api.changes.queries import add_query, remove_query
 from anabranch.api.changes.replacement import Changer
-from anabranch.api.deliveries import clean_up, process_all_available
-from anabranch.api.live_run import LiveRun
+from anabranch.api.live.deliveries import clean_up, process_all_available
+from anabranch.api.live.live_run import LiveRun
 from anabranch.api.picture import draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.observe.events import Event

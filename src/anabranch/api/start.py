@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import anabranch
-from anabranch.api.background import keep_going, watch
-from anabranch.api.live_run import LiveRun
+from anabranch.api.live.background import keep_going, watch
+from anabranch.api.live.live_run import LiveRun
 from anabranch.api.run import Run
 from anabranch.api.session_settings import settings_of_a_run
 from anabranch.api.targets import check_target, free_name
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE, check_missing, missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import ConfigError

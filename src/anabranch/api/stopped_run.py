@@ -21,12 +21,12 @@ from pyspark.sql import types as T
 import anabranch
 from anabranch.api.engine import Engine
 from anabranch.api.targets import target_of
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.checkpoint.step import Step
 from anabranch.errors import AnabranchError, CheckpointError
-from anabranch.manager.budgets import MemoryBudgets
+from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.runtime.driver.open_run import OpenedRun, Question, open_run, propose
 from anabranch.runtime.driver.sessions import no_rows
 from anabranch.runtime.driver.step.context import RunParts

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import ConfigError
 from anabranch.runtime.sinks.answers import Target
 from anabranch.runtime.sinks.formats import SinkOptions, make_sink, sink_tag

@@ -28,7 +28,7 @@ from rich.table import Table
 from anabranch.api.engine import Engine
 from anabranch.api.run import Run
 from anabranch.bench.experiments.rig.abreast import Turnstile
-from anabranch.bench.experiments.zhu.setting import STREAMS, Setting, Stream, expected_answers
+from anabranch.bench.experiments.zhu.parts.setting import STREAMS, Setting, Stream, expected_answers
 from anabranch.bench.machine import Machine, this_machine
 from anabranch.errors import BenchmarkError, ConfigError
 from anabranch.manager.policies.auto_migrate import AutoMigrate

@@ -1,14 +1,6 @@
 """What a run remembers: the directory, its steps, its plans, and the state that a step lists.
 
-    directory   the checkpoint directory: taking it, its steps, and what it is made of
-    identity    which folder counts as a checkpoint, and which engine may resume it
-    lock        one driver at a time
-    epochs      only the newest run may commit
-    numbered    documents that are named by numbers
-    plans       the plans of a checkpoint, and Spark's logs under each
-    offsets     Spark's offset logs under a new plan
-    records     documents beside the steps: an announced step, what the run is made of, costs of join orders
-    retention   removing what no retained step refers to
+    folder/     the folder and the files in it: taking it, one writer, and what is removed when
     existing    a checkpoint that a command is given by its path
     step        a committed step, and a step without a batch that is to be made
     in_force    the last committed step, and the distribution of state after it

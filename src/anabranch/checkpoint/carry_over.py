@@ -6,8 +6,8 @@ removed, what is still there keeps its state; it is found by identity. Nothing i
 
 A query that migrates to another order of its joins has other operators. Its inputs bring the same rows as before, so
 they go on with the same watermarks and counts; its grouping goes on with its state. What lies at its joins is filled in
-by the migration (`manager/filling`). A query that is changed may select other rows of a stream; there the plan says
-which source goes on with the watermark of which (`with_sources_of`).
+by the migration (`manager/shadows/filling`). A query that is changed may select other rows of a stream; there the plan
+says which source goes on with the watermark of which (`with_sources_of`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.plan.placement import converted
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.spine import Spine
+from anabranch.state.runs.spine import Spine
 from anabranch.state.store import Json
 
 Value = TypeVar("Value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import ConfigError
 
 NAME_IT = "name the folder that a run was given as its checkpoint"

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
-from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.retention import RETAINED_STEPS
+from anabranch.checkpoint.folder.directory import Checkpoint
+from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.observe.events import EventKind, EventLog

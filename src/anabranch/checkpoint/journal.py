@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import DiskFullError
 from anabranch.observe.events import KEPT, LOG, Event, EventLog
 from anabranch.state.store import append, decode_document, encode_document, write_file

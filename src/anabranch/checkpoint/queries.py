@@ -10,8 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from anabranch.checkpoint.directory import Checkpoint
-from anabranch.checkpoint.identity import differences
+from anabranch.checkpoint.folder.directory import Checkpoint
+from anabranch.checkpoint.folder.identity import differences
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.step import Step
 from anabranch.errors import ConfigError, ResumeMismatchError, did_you_mean

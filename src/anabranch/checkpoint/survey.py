@@ -24,13 +24,13 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from anabranch.checkpoint.directory import Checkpoint
 from anabranch.checkpoint.existing import existing_checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
+from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.journal import EVENTS, read_events
-from anabranch.checkpoint.retention import RETAINED_STEPS
 from anabranch.checkpoint.step import Step
 from anabranch.errors import CheckpointError, CorruptStateError
-from anabranch.manager.debt import owed_results, waiting_rows
+from anabranch.manager.memory.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
     GroupSeen,
     InputSeen,
@@ -44,9 +44,9 @@ from anabranch.observe.inspection import (
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import RunFile, map_run
-from anabranch.state.slice import Slice
-from anabranch.state.spine import Spine
+from anabranch.state.runs.run import RunFile, map_run
+from anabranch.state.runs.slice import Slice
+from anabranch.state.runs.spine import Spine
 from anabranch.state.store import Json, read_document
 
 ATTEMPTS = 50

@@ -17,7 +17,7 @@ from anabranch.bench.experiments import EXPERIMENTS
 from anabranch.bench.experiments.rig.draw import draw
 from anabranch.bench.experiments.rig.experiment import Experiment
 from anabranch.bench.experiments.rig.report import table
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.raw_results import check_target
 from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
 from anabranch.cli.process.embedded import embedded_spark

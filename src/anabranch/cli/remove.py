@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import remove_query
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.cli.process.failures import AsJson, Debug, reported

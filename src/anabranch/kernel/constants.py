@@ -17,7 +17,7 @@ from anabranch.kernel.join.combinations import JoinShape
 from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import Settled
 from anabranch.plan.orders.migration_cost import Constants
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 
 ROWS = 20_000
 REPEATS = 3

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.arrays.order import order_of
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 
 INPUT = "input"
 

@@ -18,7 +18,7 @@ from anabranch.kernel.probe import Ranges, bisect_ranges, probe, ranges_to_rows
 from anabranch.state.arrays.hash_index import HashIndex, Indices
 from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.groups import GroupSet, groups_of
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 Hashes = NDArray[np.uint64]
 Times = NDArray[np.int64]

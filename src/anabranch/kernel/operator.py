@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 # The state column with the time up to which a joined row is in its window, where rows are grouped.
 EXPIRY = "expiry"

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.state.arrays.hash_index import HashIndex, Indices
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 
 @dataclass(frozen=True, slots=True)

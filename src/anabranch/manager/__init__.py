@@ -12,16 +12,12 @@
     distribution      which processor has which state: manifests, routings, relocations under way
     diffusion         groups spread over several processors, and gathered; why results stay exact
     diffusable        which groups can be diffused
-    filling           a migrating query's new operators get their state from what is there
-    changing          which state a changed query goes on with, and what of it is lacking
-    feeding           rows of them that wait, let through in pieces
+    shadows/          the state of a migrating query's new operators
     manual            relocating, spilling and rescaling, as a user asks for them
     relocation        the protocol of a relocation, as a state machine
     ending            which steps are made when the input has ended
-    debt              the results that spilling has postponed
     waiting           whether rows wait, or results are owed
-    budgets           how much memory each processor may use
-    memory_use        how much of that is used for what, and when it is too little
+    memory/           budgets, what they are used for, and the results that spilling has postponed
 
 Everything is an edit of metadata; nothing here writes, or knows Spark. Where partition groups begin in a run file is
 looked up in the file if no report has said it.

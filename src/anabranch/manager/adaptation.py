@@ -17,15 +17,15 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
-from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing
 from anabranch.manager.snapshot import Policy, Snapshot
 from anabranch.state.groups import union_by_operator
 from anabranch.state.report import Report
-from anabranch.state.run import FileCuts
+from anabranch.state.runs.run import FileCuts
 
 
 class Adaptation:

@@ -32,9 +32,9 @@ from anabranch.state.cut import cut, put_back, put_together, take_out
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
-from anabranch.state.slice import Cuts
+from anabranch.state.runs.slice import Cuts
+from anabranch.state.runs.spine import Spine
 from anabranch.state.spill import bytes_by_group
-from anabranch.state.spine import Spine
 from anabranch.state.statistics import Statistics
 from anabranch.state.store import Json
 

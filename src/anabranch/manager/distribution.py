@@ -19,9 +19,9 @@ from anabranch.plan.routing import Routing, check_routings, owned_by
 from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
-from anabranch.state.run import RunFile
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Cuts
 from anabranch.state.share import list_by_owner
-from anabranch.state.slice import Cuts
 
 
 @dataclass(frozen=True, slots=True)

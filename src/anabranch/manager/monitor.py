@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from anabranch.manager.budgets import MemoryBudgets
-from anabranch.manager.debt import owing_groups
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.memory.budgets import MemoryBudgets
+from anabranch.manager.memory.debt import owing_groups
 from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.snapshot import Debt, OperatorView, ProcessorView, Snapshot
@@ -20,7 +20,7 @@ from anabranch.state.groups import GroupSet, union_by_operator
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import held_rows
 from anabranch.state.report import Report
-from anabranch.state.slice import Cuts
+from anabranch.state.runs.slice import Cuts
 from anabranch.state.spill import CleanUp, spilled_bytes
 
 

@@ -8,12 +8,7 @@
     arrivals       bad rows, late rows, and the rest by port
     json_rows      rows as JSON, for those that are set aside
     deltas         the rows that come to ports, before they are part of the state
-    operator_step  what one operator does in a step, in order
-    working        the operator at work as one value that the functions of its step take
-    holding        rows of some groups wait, others are let through
-    answering      the time up to which a grouping answers each partition group
-    upkeep         purging, inserting and merging state
-    clean_up       results that spilled groups owe
+    operators/     what one operator does in a step, in order
     destinations   results to outlets, to the exchange, or to ports on the same processor
     outlets        results that are written or counted
     run_files      the run files that an attempt reads and writes

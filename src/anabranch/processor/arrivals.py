@@ -23,7 +23,7 @@ from anabranch.processor.json_rows import json_rows
 from anabranch.processor.tasks import Arrival
 from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import group_counts
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 from anabranch.state.store import write_file
 
 REJECT = "reject"

@@ -33,15 +33,15 @@ from anabranch.processor.arrivals import take_arrived
 from anabranch.processor.context import Attempt, new_attempt
 from anabranch.processor.deltas import Deltas
 from anabranch.processor.long_rows import has_long_rows
-from anabranch.processor.operator_step import run_operator
+from anabranch.processor.operators.operator_step import run_operator
 from anabranch.processor.parked import find_reports
 from anabranch.processor.tasks import ProcessorPlan, StepTask
 from anabranch.state.failpoints import failpoint
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.report import parse_parked, report_body
-from anabranch.state.run import RunFile
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.spine import Spine
 from anabranch.state.spill import FullState
-from anabranch.state.spine import Spine
 from anabranch.state.store import encode_document, full_disk, read_document, sync, write_file
 
 # The only column of what processors yield in the last round: the name of their report.

@@ -16,7 +16,7 @@ from anabranch.processor.run_files import RunFiles
 from anabranch.processor.tasks import OperatorPlan, ProcessorPlan, RoundPlan, StepTask
 from anabranch.state.groups import GroupSet
 from anabranch.state.report import Report
-from anabranch.state.run import FileCuts
+from anabranch.state.runs.run import FileCuts
 
 
 @dataclass(frozen=True, slots=True)

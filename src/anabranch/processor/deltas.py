@@ -13,7 +13,7 @@ from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.processor.segments import of_groups, with_columns
 from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import RunFile, Segment
+from anabranch.state.runs.run import RunFile, Segment
 
 
 class Deltas:

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from anabranch.kernel.delta import INPUT, sort_rows
+from anabranch.processor.operators.working import OperatorAtWork
 from anabranch.processor.tasks import DestinationKind
-from anabranch.processor.working import OperatorAtWork
 from anabranch.state.arrays.row_bytes import concatenated
 from anabranch.state.failpoints import failpoint
-from anabranch.state.run import TS
+from anabranch.state.runs.run import TS
 
 
 def send_results(work: OperatorAtWork, chunks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from anabranch.errors import BadRowError
 from anabranch.kernel.delta import INPUT
 from anabranch.observe.numbers import format_bytes
-from anabranch.state.run import HASH
+from anabranch.state.runs.run import HASH
 
 LARGEST_VALUE = 256 << 20
 

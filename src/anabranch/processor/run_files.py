@@ -10,9 +10,9 @@ from pathlib import Path
 
 from anabranch.processor.segments import with_columns
 from anabranch.state.groups import GroupSet
-from anabranch.state.merge import OpenSlice
-from anabranch.state.run import FileCuts, RunCache, RunFile, Segment, map_run, write_run
-from anabranch.state.slice import Slice
+from anabranch.state.runs.merge import OpenSlice
+from anabranch.state.runs.run import FileCuts, RunCache, RunFile, Segment, map_run, write_run
+from anabranch.state.runs.slice import Slice
 
 # Who files belong to that are read ahead.
 NOBODY = -1

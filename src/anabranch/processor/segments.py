@@ -9,7 +9,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 
 def rows_of(segment: Segment, chosen: NDArray[np.bool_]) -> Segment:

@@ -12,8 +12,8 @@ from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused, columns_of, evaluate, select
 from anabranch.kernel.operator import Settled, SpillableOperator, StatefulOperator
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Slice
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Slice
 from anabranch.state.spill import CleanUp
 from anabranch.state.store import Json
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 from math import floor
 
 from anabranch.state.groups import GroupSet
-from anabranch.state.slice import Cuts, Slice, SortedRun, count_rows
-from anabranch.state.spine import Spine
+from anabranch.state.runs.slice import Cuts, Slice, SortedRun, count_rows
+from anabranch.state.runs.spine import Spine
 
 
 def take_out(spine: Spine, group: int, cuts: Cuts) -> tuple[Spine, tuple[SortedRun, ...]]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.state.groups import GroupSet
-from anabranch.state.slice import Cuts, Slice, slices_of_groups
+from anabranch.state.runs.slice import Cuts, Slice, slices_of_groups
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,10 @@ from itertools import chain, zip_longest
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import Lagging, among, by_time
-from anabranch.state.merge import Merge
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Cuts, Only, Slice, slices_of_groups
-from anabranch.state.spine import Spine
+from anabranch.state.runs.merge import Merge
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Cuts, Only, Slice, slices_of_groups
+from anabranch.state.runs.spine import Spine
 from anabranch.state.statistics import Statistics
 from anabranch.state.store import Json
 

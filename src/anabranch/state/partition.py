@@ -14,7 +14,7 @@ import numpy as np
 
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.slice import Cuts
+from anabranch.state.runs.slice import Cuts
 from anabranch.state.spill import rows_by_group, spilled_bytes
 
 

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import Any
 
 from anabranch.state.manifest import Manifest
-from anabranch.state.run import RunFile
+from anabranch.state.runs.run import RunFile
 from anabranch.state.store import Json
 
 # Runs that wait for the round in which their operator runs, by port.

@@ -16,7 +16,7 @@ import numpy as np
 from anabranch.plan.routing import Everywhere, PortRouting, Routing, port_routings
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
-from anabranch.state.slice import Cuts, Slice
+from anabranch.state.runs.slice import Cuts, Slice
 
 
 def home_groups(routing: Routing, processor: int) -> GroupSet:

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from anabranch.state.expiry import Spared
 from anabranch.state.generation import Generation, spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import OperatorState
-from anabranch.state.slice import Cuts, Slice, slices_of_groups
-from anabranch.state.spine import Spine
+from anabranch.state.runs.expiry import Spared
+from anabranch.state.runs.slice import Cuts, Slice, slices_of_groups
+from anabranch.state.runs.spine import Spine
 from anabranch.state.store import Json
 
 # The spines at an operator's ports, and the rest of its state.

@@ -14,8 +14,8 @@ from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.operator import EXPIRY, Settled, answers_later
 from anabranch.plan.watermark import PortTime, SourceTime, thresholds
 from anabranch.state.groups import GroupSet
-from anabranch.state.merge import merge_segments
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.merge import merge_segments
+from anabranch.state.runs.run import HASH, TS, Segment
 from tests.oracle import referee
 from tests.oracle.profiles import examples
 from tests.state.segments import segment

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape, Matches
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 from tests.oracle import referee
 from tests.oracle.profiles import examples
 from tests.state.segments import segment

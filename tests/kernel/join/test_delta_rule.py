@@ -20,14 +20,15 @@ from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.multiway import join_deltas, join_generations
 from anabranch.plan.placement import even_placement, moved
 from anabranch.plan.routing import Routing
-from anabranch.state import merge, merge_choice
-from anabranch.state.expiry import keep_alive
 from anabranch.state.groups import GroupSet, group_bits
 from anabranch.state.manifest import Manifest, OperatorState
-from anabranch.state.merge import merge_segments
 from anabranch.state.partition import extract, install
+from anabranch.state.runs import merge, merge_choice
+from anabranch.state.runs.expiry import keep_alive
+from anabranch.state.runs.merge import merge_segments
+from anabranch.state.runs.slice import Cuts, Slice
+from anabranch.state.runs.spine import Spine
 from anabranch.state.share import list_by_owner
-from anabranch.state.slice import Cuts, Slice
 from anabranch.state.spill import (
     CleanedGroups,
     all_generations,
@@ -38,7 +39,6 @@ from anabranch.state.spill import (
     spared,
     spill,
 )
-from anabranch.state.spine import Spine
 from anabranch.state.statistics import Statistics
 from tests.kernel.join.streams import (
     MOST_ROWS,

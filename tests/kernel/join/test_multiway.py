@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from anabranch.kernel.join.combinations import MAX_TIME, UNBOUNDED, JoinShape, Matches, keys_equal
 from anabranch.kernel.join.multiway import join_deltas
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 from tests.kernel.join.streams import HASHES, KEYS, Join, Row, collect, duckdb, joins, nested_loops, share_with_results
 from tests.oracle.profiles import examples
 from tests.state.segments import segment

@@ -18,7 +18,7 @@ from anabranch.kernel.delta import keep_after, sort_rows
 from anabranch.kernel.join.combinations import UNBOUNDED, JoinShape
 from anabranch.kernel.join.multiway import join_deltas
 from anabranch.plan.watermark import InputTime, PortTime, SourceTime, Thresholds, can_be_late, thresholds
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 from tests.oracle.profiles import examples
 
 BATCHES = 4

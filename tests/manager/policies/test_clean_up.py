@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from anabranch.manager.budgets import MemoryBudgets
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing, choose
@@ -15,9 +15,9 @@ from anabranch.state.generation import Generation
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.report import Report
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Slice
-from anabranch.state.spine import Spine
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Slice
+from anabranch.state.runs.spine import Spine
 from anabranch.state.statistics import Statistics
 
 GROUPS = 16

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.checkpoint import directory as checkpoint
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder import directory as checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import CheckpointInUseError
 from anabranch.runtime.driver.step import commit, take_step
 from tests.oracle.referee import Stream, assert_same_rows, join

@@ -20,8 +20,8 @@ from anabranch.state.arrays.row_bytes import (
     rows_at_once,
     widened,
 )
-from anabranch.state.merge import merge_segments
-from anabranch.state.run import HASH, Segment
+from anabranch.state.runs.merge import merge_segments
+from anabranch.state.runs.run import HASH, Segment
 from tests.oracle.profiles import examples
 
 TEXT = st.text("abé", max_size=5)

@@ -18,7 +18,7 @@ from anabranch.state.store import local_path
 if TYPE_CHECKING:
     from anabranch.api.engine import Engine
     from anabranch.api.writer import Writer
-    from anabranch.checkpoint.directory import Checkpoint
+    from anabranch.checkpoint.folder.directory import Checkpoint
     from anabranch.runtime.compile.prepared import PreparedPlan
 
 

@@ -21,7 +21,7 @@ from anabranch.runtime.driver.read_once import check_replay
 from anabranch.runtime.spark.query_settings import session_like
 
 if TYPE_CHECKING:
-    from anabranch.api.live_run import LiveRun
+    from anabranch.api.live.live_run import LiveRun
     from anabranch.api.query import Query
     from anabranch.api.writer import Writer
     from anabranch.runtime.compile.prepared import PreparedPlan

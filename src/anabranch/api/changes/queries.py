@@ -13,7 +13,7 @@ from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.open_run import propose, switch
 
 if TYPE_CHECKING:
-    from anabranch.api.live_run import LiveRun
+    from anabranch.api.live.live_run import LiveRun
     from anabranch.api.writer import Writer
 
 

@@ -22,12 +22,12 @@ from anabranch.api.engine import Engine
 from anabranch.api.query import Query
 from anabranch.api.testing.rows import Rows
 from anabranch.api.testing.streams import FedStream, prepare
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
 from anabranch.checkpoint.queries import REMOVE, missing_queries
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import CheckpointError, ConfigError, did_you_mean
-from anabranch.manager.budgets import MemoryBudgets
+from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.migration import deliver_owed

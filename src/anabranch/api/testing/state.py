@@ -8,8 +8,8 @@ from typing import Any
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.state.manifest import Manifest
 from anabranch.state.partition import partition_info
-from anabranch.state.run import FileCuts
-from anabranch.state.slice import Slice
+from anabranch.state.runs.run import FileCuts
+from anabranch.state.runs.slice import Slice
 from anabranch.state.spill import rows_by_group
 
 

@@ -20,7 +20,6 @@ from anabranch.bench.experiments.liu.fig_17 import LIU_17
 from anabranch.bench.experiments.liu.fig_20 import LIU_20
 from anabranch.bench.experiments.liu.fig_21 import LIU_21
 from anabranch.bench.experiments.rig.experiment import Experiment
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_09 import ZHU_09
 from anabranch.bench.experiments.zhu.fig_10 import ZHU_10
 from anabranch.bench.experiments.zhu.fig_11 import ZHU_11
@@ -29,6 +28,7 @@ from anabranch.bench.experiments.zhu.fig_13 import ZHU_13
 from anabranch.bench.experiments.zhu.fig_14 import ZHU_14
 from anabranch.bench.experiments.zhu.fig_15 import ZHU_15
 from anabranch.bench.experiments.zhu.fig_16 import ZHU_16
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 
 LIU = (LIU_06, LIU_07, LIU_09, LIU_10, LIU_11, LIU_12, LIU_14, LIU_15, LIU_16, LIU_17, LIU_20, LIU_21)
 FLUX = (FLUX_03, FLUX_06, FLUX_07, FLUX_09, FLUX_10)

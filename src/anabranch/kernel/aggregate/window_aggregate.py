@@ -44,7 +44,7 @@ from anabranch.kernel.probe import Ranges, blocks, narrow, ranges_to_rows
 from anabranch.state.arrays.order import order_of
 from anabranch.state.arrays.row_bytes import content_of_ranges, longest_row, narrowed, rows_at_once, rows_of_one_column
 from anabranch.state.groups import groups_of
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from anabranch.kernel.join.combinations import MAX_TIME, UNBOUNDED, CandidateRow
 from anabranch.kernel.probe import Ranges, narrow, probe, ranges_to_rows
 from anabranch.state.arrays.hash_index import HashIndex, Indices
 from anabranch.state.arrays.row_bytes import concatenated, content_of_ranges, longest_row
-from anabranch.state.run import HASH, TS, Segment
+from anabranch.state.runs.run import HASH, TS, Segment
 
 # What counts as one more row when rows are gathered: bytes of strings, binaries and lists.
 CONTENT_PER_ROW = 256

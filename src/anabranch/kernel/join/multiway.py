@@ -23,7 +23,7 @@ import numpy as np
 from anabranch.kernel.join.combinations import JoinShape, Matches, Part, enumerate_parts
 from anabranch.kernel.join.gather import Segments, distinct, find, gather, weights
 from anabranch.kernel.probe import blocks
-from anabranch.state.run import Segment
+from anabranch.state.runs.run import Segment
 
 
 def join_deltas(shape: JoinShape, old: Segments, deltas: Sequence[Segment]) -> Iterator[Matches]:

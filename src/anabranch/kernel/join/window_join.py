@@ -13,7 +13,7 @@ from anabranch.kernel.join.combinations import JoinShape, Matches
 from anabranch.kernel.join.multiway import join_deltas, join_generations
 from anabranch.kernel.operator import EXPIRY, Counted, Settled
 from anabranch.state.arrays.row_bytes import narrowed
-from anabranch.state.run import TS, Segment
+from anabranch.state.runs.run import TS, Segment
 
 
 @dataclass(frozen=True, slots=True)

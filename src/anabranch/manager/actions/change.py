@@ -16,7 +16,7 @@ from anabranch.manager.distribution import Distribution, Relocator
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Relocation
 from anabranch.state.groups import GroupSet
-from anabranch.state.slice import Cuts
+from anabranch.state.runs.slice import Cuts
 from anabranch.state.spill import CleanUp
 
 

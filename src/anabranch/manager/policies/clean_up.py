@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.actions import CleanUpGroups
-from anabranch.manager.memory_use import allowed_bytes
+from anabranch.manager.memory.memory_use import allowed_bytes
 from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 
 ON_REQUEST = "it was asked for"

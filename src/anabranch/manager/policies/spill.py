@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions import SpillGroups
-from anabranch.manager.memory_use import allowed_bytes
+from anabranch.manager.memory.memory_use import allowed_bytes
 from anabranch.manager.policies.arguments import is_number, seconds_of
 from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 from anabranch.observe.numbers import format_bytes

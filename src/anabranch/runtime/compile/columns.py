@@ -30,7 +30,7 @@ from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.rows.keys import check_class, key_type, must_verify, widest
 from anabranch.runtime.rows.notes import HIDDEN
 from anabranch.runtime.spark.internals import empty_frame
-from anabranch.state.run import TS
+from anabranch.state.runs.run import TS
 
 
 class Columns:

@@ -20,8 +20,8 @@ from pyspark.sql import types as T
 from anabranch.plan.names import unquoted
 from anabranch.plan.query import Source, quote
 from anabranch.plan.texts import is_name
-from anabranch.runtime.compile.lanes import assign_slots
 from anabranch.runtime.compile.layout import InputLayout, Layout, Slot
+from anabranch.runtime.compile.rounds.lanes import assign_slots
 from anabranch.runtime.rows.carried import carried_type, to_carried
 from anabranch.runtime.rows.fallible import Judged
 

@@ -15,10 +15,10 @@ from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.compile.columns import Columns
-from anabranch.runtime.compile.lay_out import lay_out
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.packed import PackedLayout, packed_layout
 from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.compile.rounds.lay_out import lay_out
 from anabranch.runtime.compile.splitting import Share, shares_of
 from anabranch.runtime.exchange.pack import pack
 from anabranch.runtime.rows.derived import Sources

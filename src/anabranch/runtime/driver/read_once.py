@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import ResumeMismatchError
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import streaming_leaves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.manager.debt import owes
+from anabranch.manager.memory.debt import owes
 from anabranch.manager.waiting import is_spilled, rows_wait
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import DataFrame
 
-from anabranch.checkpoint.directory import check_batch
+from anabranch.checkpoint.folder.directory import check_batch
 from anabranch.checkpoint.step import Announced, Batch, StepKind
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.sessions import Sessions

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT
 from anabranch.processor import long_rows as marks
-from anabranch.state.run import HASH
+from anabranch.state.runs.run import HASH
 
 # Rows per Arrow batch on the way to a processor, if all columns have a fixed width, and if not.
 NARROW_ROWS = 65_536

@@ -27,7 +27,7 @@ from anabranch.runtime.rows.carried import from_carried, type_text
 from anabranch.runtime.rows.derived import Sources, passing
 from anabranch.runtime.rows.fallible import VALUE, try_value
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
-from anabranch.state.run import HASH, TS
+from anabranch.state.runs.run import HASH, TS
 
 # The number of a packed row's source.
 SOURCE = "source"

@@ -32,7 +32,7 @@ from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, parse_report
-from anabranch.state.run import HASH, TS
+from anabranch.state.runs.run import HASH, TS
 from anabranch.state.share import copied_by_port, groups_by_port
 from anabranch.state.store import read_document
 

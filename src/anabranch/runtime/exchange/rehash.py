@@ -32,8 +32,8 @@ from anabranch.runtime.rows.keys import canonical
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import HASH, TS, FileCuts, RunFile, map_run, write_run
-from anabranch.state.slice import Slice
+from anabranch.state.runs.run import HASH, TS, FileCuts, RunFile, map_run, write_run
+from anabranch.state.runs.slice import Slice
 from anabranch.state.store import sync
 
 # About how large the runs are that are written, and how many rows are handed to Spark at once.

@@ -21,7 +21,7 @@ from anabranch.plan.placement import Placement, even_placement
 from anabranch.plan.query import RESERVED, quote
 from anabranch.plan.routing import SPREAD_BITS, Diffused, Everywhere, PortRouting, Spread
 from anabranch.state.groups import group_bits
-from anabranch.state.run import HASH
+from anabranch.state.runs.run import HASH
 
 # The column with the processor of a row, where rows are multiplied.
 PROCESSOR = f"{RESERVED}processor"

@@ -24,8 +24,8 @@ from anabranch.runtime.exchange.long_rows import limit_batches
 from anabranch.runtime.rows.carried import carried_type, from_carried, to_carried
 from anabranch.runtime.rows.keys import canonical
 from anabranch.state.groups import GroupSet
-from anabranch.state.run import HASH, map_run
-from anabranch.state.slice import Slice
+from anabranch.state.runs.run import HASH, map_run
+from anabranch.state.runs.slice import Slice
 
 ROWS_AT_ONCE = 65_536
 _HASHED = f"{RESERVED}hash"

@@ -19,7 +19,7 @@ from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.packed import PackedLayout
 from anabranch.runtime.compile.splitting import Share
 from anabranch.runtime.exchange.pack import SOURCE
-from anabranch.state.run import HASH, TS
+from anabranch.state.runs.run import HASH, TS
 
 
 class Split:

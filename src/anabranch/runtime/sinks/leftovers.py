@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.runtime.sinks.formats import batch_prefix, sink_tag, staging_folder
 from anabranch.runtime.sinks.output_folder import remove_batch
 from anabranch.state.store import local_path

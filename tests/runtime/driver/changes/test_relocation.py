@@ -16,8 +16,8 @@ from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillG
 from anabranch.manager.policies.clean_up import ROTATION
 from anabranch.manager.snapshot import Snapshot
 from anabranch.state import failpoints
-from anabranch.state import run as run_module
-from anabranch.state.run import RunFile, Segment, map_run
+from anabranch.state.runs import run as run_module
+from anabranch.state.runs.run import RunFile, Segment, map_run
 from tests.oracle import referee
 from tests.oracle.steps import Kind, Steps
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 from anabranch.bench.experiments.rig.draw import Curves
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.case import with_full_state
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.setting import Setting
-from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.case import with_full_state
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.setting import Setting
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.plan.orders.migration_cost import parallel_track_seconds, parallel_track_seconds_of_paper
 from anabranch.runtime.driver.changes.migration import PARALLEL_TRACK
 

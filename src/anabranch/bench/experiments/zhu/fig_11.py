@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.bench.experiments.rig.draw import Curves
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.case import with_full_state
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.model import apart, predicted_work
-from anabranch.bench.experiments.zhu.setting import Setting
-from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.case import with_full_state
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.model import apart, predicted_work
+from anabranch.bench.experiments.zhu.parts.setting import Setting
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
 INTERVALS = (100, 50, 25)  # of B

@@ -15,11 +15,11 @@ from itertools import pairwise
 
 from anabranch.bench.experiments.rig.draw import Curves
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.case import with_full_state
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.setting import Setting
-from anabranch.bench.experiments.zhu.trace import MigrationTrace
-from anabranch.bench.experiments.zhu.work_clock import WorkClock
+from anabranch.bench.experiments.zhu.parts.case import with_full_state
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.setting import Setting
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
 WINDOWS = (500, 1_000, 2_000)

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import LOW, STEADY, after_first, cases
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, STEADY, after_first, cases
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
 
 
 def intermediate(step: StepCounts) -> float:

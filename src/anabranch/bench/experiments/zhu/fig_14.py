@@ -11,10 +11,17 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import LOW, after_first, cases, delays_on, replay_share, steady_work
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.trace import MigrationTrace, StepCounts
-from anabranch.bench.experiments.zhu.work_clock import WorkClock
+from anabranch.bench.experiments.zhu.parts.configurations import (
+    LOW,
+    after_first,
+    cases,
+    delays_on,
+    replay_share,
+    steady_work,
+)
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
+from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 
 SPEED = 1.5  # of what the old order needs
 SHORT = 1.0  # of the work of a batch

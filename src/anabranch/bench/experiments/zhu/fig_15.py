@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import HIGH, STEADY, after_first, cases, replay_share
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_13 import intermediate, of_batches
-from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.configurations import HIGH, STEADY, after_first, cases, replay_share
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 
 from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.configurations import HIGH, after_first, cases, delays_on, replay_share
-from anabranch.bench.experiments.zhu.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
-from anabranch.bench.experiments.zhu.overloaded import clock, described
-from anabranch.bench.experiments.zhu.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.configurations import HIGH, after_first, cases, delays_on, replay_share
+from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.overloaded import clock, described
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 MOST = 0.5
 

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from anabranch.manager.filling import rows_at
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
+from anabranch.manager.shadows.filling import rows_at
 from anabranch.plan.join_order import shape_of
 from anabranch.plan.network import Request
 from anabranch.plan.orders.join_estimates import MeasuredEstimates
@@ -28,7 +28,7 @@ from anabranch.runtime.driver.step.result import NO_BATCH, StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
 from anabranch.runtime.exchange.sample import HashRange, SampledPort, sample
 from anabranch.runtime.rows.keys import key_type
-from anabranch.state.slice import Slice
+from anabranch.state.runs.slice import Slice
 
 # About how many rows of an input are kept for each of its classes.
 KEPT_ROWS = 20_000

@@ -5,7 +5,8 @@ nobody asks for. The old operators go on answering. Once the shadow holds all th
 query goes on with the shadow's operators between two batches, and the old ones are gone. Strategies differ only in how
 the shadow gets its state:
 
-- *moving state*: all at once, in a step between two batches, from what the old operators hold (`manager/filling`);
+- *moving state*: all at once, in a step between two batches, from what the old operators hold
+  (`manager/shadows/filling`);
 - *background*: the same in pieces, a few partition groups per batch;
 - *parallel track*: not at all. It begins empty, and is complete when the rows that had come before are dead.
 
@@ -23,10 +24,10 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 
 from anabranch.checkpoint.carry_over import with_inherited_groupings
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.errors import ConfigError
-from anabranch.manager.feeding import Feeding, usual_pace
-from anabranch.manager.filling import Filling, Rehashed, filled, planned_filling, rows_at
+from anabranch.manager.shadows.feeding import Feeding, usual_pace
+from anabranch.manager.shadows.filling import Filling, Rehashed, filled, planned_filling, rows_at
 from anabranch.manager.waiting import joins_are_behind
 from anabranch.plan.arrangement import Shape
 from anabranch.plan.join_order import rearranged, shape_of
@@ -48,8 +49,8 @@ from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.exchange.rehash import Rewriting, rehash
 from anabranch.state.failpoints import failpoint
 from anabranch.state.groups import GroupSet, union_by_operator
-from anabranch.state.run import RunFile
-from anabranch.state.slice import Slice
+from anabranch.state.runs.run import RunFile
+from anabranch.state.runs.slice import Slice
 
 MOVING_STATE = "moving-state"
 PARALLEL_TRACK = "parallel-track"

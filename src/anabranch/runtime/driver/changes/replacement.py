@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from anabranch.checkpoint.carry_over import newest_under, with_sources_of
 from anabranch.checkpoint.queries import answered_queries
 from anabranch.errors import ConfigError
-from anabranch.manager.changing import PlannedChange, planned_change
-from anabranch.manager.filling import rows_at
+from anabranch.manager.shadows.changing import PlannedChange, planned_change
+from anabranch.manager.shadows.filling import rows_at
 from anabranch.plan.join_order import shape_of
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery

@@ -13,7 +13,7 @@ from anabranch.checkpoint.step import Delivery, End
 from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
-from anabranch.manager.debt import backlog
+from anabranch.manager.memory.debt import backlog
 from anabranch.manager.monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext

@@ -11,17 +11,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anabranch.checkpoint.directory import Checkpoint
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.actions import MigrateQuery, ReallocateOperator
 from anabranch.manager.adaptation import Adaptation
-from anabranch.manager.budgets import MemoryBudgets
-from anabranch.manager.debt import backlog
-from anabranch.manager.feeding import Feeding
-from anabranch.manager.memory_use import MemoryUse, Shortage, memory_uses
+from anabranch.manager.memory.budgets import MemoryBudgets
+from anabranch.manager.memory.debt import backlog
+from anabranch.manager.memory.memory_use import MemoryUse, Shortage, memory_uses
 from anabranch.manager.order_statistics import OrderStatistics
 from anabranch.manager.plan_shape import PlanShape, shape_of
+from anabranch.manager.shadows.feeding import Feeding
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.events import EventLog
 from anabranch.plan.watermark import Backlog

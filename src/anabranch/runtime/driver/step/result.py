@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from anabranch.manager.memory_use import MemoryUse
+from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.manager.snapshot import Policy
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.manifest import Manifest

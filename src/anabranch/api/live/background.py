@@ -1,0 +1,59 @@
+"""What goes on beside a run, in threads of its own: its end is waited for, and what needs no batch is done."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.errors import StreamingQueryException
+
+from anabranch.observe.events import log_end
+
+if TYPE_CHECKING:
+    from anabranch.api.live.live_run import LiveRun
+
+PAUSE = 0.1  # seconds between two looks at what may go on without a batch
+IDLE = 1.0  # seconds without a batch after which rows that are held back need not wait for the next one
+
+
+def watch(run: LiveRun) -> None:
+    """Wait for the end of the run, and leave the checkpoint to others."""
+    try:
+        while _goes_on(run):
+            pass
+        if run.ends and run.exception() is None:
+            run.runner.extra.end(run.no_rows())
+    except Exception as error:
+        # Told to the user by awaitTermination and exception.
+        run.runner.fail(run.runner.failure or error)
+    finally:
+        try:
+            run.runner.wait_idle()
+        finally:
+            run.checkpoint.release()
+            run.ended.set()
+            run.migrator.end(run.exception())
+            log_end(run.checkpoint.path, run.runner.status.last_number, run.exception())
+
+
+def keep_going(run: LiveRun) -> None:
+    """While the run goes on: rows that were held back do not wait for a batch that may never come, a migration comes to
+    its end as soon as it can, and what policies want of orders of joins is done."""
+    while not run.ended.wait(PAUSE):
+        if run.by_policy.has_work and run.spark_query.isActive:
+            with run.lock:
+                run.by_policy.go_on()
+        if run.spark_query.isActive:
+            # Not while nobody else may change the run: it waits for a batch, and somebody may want to stop that.
+            run.by_policy.measure()
+        if run.runner.status.holds_back and run.runner.idle > IDLE:
+            with suppress(Exception):  # told to the user by awaitTermination and exception
+                run.release_held()
+
+
+def _goes_on(run: LiveRun) -> bool:
+    """Wait for the end of Spark's query; whether another one has taken its place."""
+    with suppress(StreamingQueryException):
+        (watched := run.spark_query).awaitTermination()
+    with run.lock:
+        return watched is not run.spark_query

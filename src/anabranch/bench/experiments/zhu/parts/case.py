@@ -1,0 +1,125 @@
+"""A case of an experiment: one run of the query in a setting, with a migration or without, and how it is made.
+
+Batches are fed one after the other; there is no trigger and no clock in it. State may be brought in by one long batch
+first (`fill`), then all are of the length that the setting says. The migration is asked for after the batch that ends
+at `begins`. What the run has answered is compared with what its input must give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from anabranch.api.changes.migration import Migration, Phase
+from anabranch.api.testing.steps import Steps
+from anabranch.bench.experiments.zhu.parts.setting import NEW, OLD, STREAMS, Setting, expected_answers
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts, step_counts
+from anabranch.errors import BenchmarkError
+from anabranch.observe.events import EventKind
+from anabranch.quantities.clock import Clock
+from anabranch.runtime.sinks.formats import Discard
+
+GROUPS = 16
+# Batches after the first, long one and before a migration: what the first has brought is purged as ever then.
+FULL_BATCHES = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A run: its name, the setting, the order of its joins at first, and what migrates it to the new one, if anything.
+
+    Without `until` it ends a batch after the migration. `pace` is that of a migration in the background, in rows per
+    batch. Times are in milliseconds.
+    """
+
+    name: str
+    setting: Setting
+    strategy: str | None
+    begins: int
+    fill: int = 0
+    until: int | None = None
+    joins: str = OLD
+    pace: int | None = None
+
+    def edges(self) -> list[int]:
+        """When batches end, the longest that the run may be; the first number is 0."""
+        setting = self.setting
+        end = self.begins + 2 * setting.window + setting.lateness + 4 * setting.batch
+        until = end if self.until is None else self.until
+        filling = [0] if self.fill else []
+        return [*filling, *range(self.fill, until + 1, setting.batch)]
+
+
+def with_full_state(name: str, setting: Setting, strategy: str | None) -> Case:
+    """A migration as soon as state has all that it keeps: rows of a window, and of some batches more."""
+    begins = setting.window + FULL_BATCHES * setting.batch
+    return Case(name, setting, strategy, begins, fill=setting.window)
+
+
+def run_case(spark: SparkSession, folder: Path, case: Case) -> MigrationTrace:
+    """Make a run; its state is in a folder of its own."""
+    setting, edges = case.setting, case.edges()
+    streams = setting.streams(edges[-1])
+    with Steps(spark, folder, processors=1, groups=GROUPS, clock=Clock()) as steps:
+        for name in STREAMS:
+            steps.stream(name, setting.schema(name), time="ts", lateness=f"{setting.lateness} milliseconds")
+        steps.query(setting.query, joins=case.joins, sink=Discard())
+        made: list[StepCounts] = []
+        migration: Migration | None = None
+        ended: int | None = None
+        seen = 0
+        for start, stop in pairwise(edges):
+            steps.feed({name: stream.between(start, stop) for name, stream in streams.items()})
+            made += _new_steps(steps, seen, stop)
+            seen = _last_step(steps)
+            if ended is not None and case.until is None:
+                break
+            if stop == case.begins and case.strategy is not None:
+                steps.plans()  # measures what a prediction goes by
+                migration = steps.migrate(NEW, case.strategy, pace=case.pace)
+                made += _new_steps(steps, seen, None)
+                seen = _last_step(steps)
+            if migration is not None and migration.phase == Phase.DONE and ended is None:
+                ended = stop
+        trace = MigrationTrace(case.name, setting, tuple(made))
+        if migration is not None:
+            trace = _with_migration(trace, migration, case.begins, ended, steps)
+    expected = expected_answers(streams, setting.window, stop)
+    answered = sum(step.answers for step in made)
+    if answered != expected:
+        raise BenchmarkError(f"{case.name}: {answered:,} answers instead of {expected:,}")
+    return trace
+
+
+def _last_step(steps: Steps) -> int:
+    progress = steps.progress
+    return 0 if progress is None else int(progress["step"])
+
+
+def _new_steps(steps: Steps, seen: int, arrived: int | None) -> Iterator[StepCounts]:
+    """The steps that were made after the last `seen`: that of a batch, if one has come, and others after it."""
+    for progress in steps.progress_since(seen):
+        yield step_counts(progress, arrived)
+        arrived = None
+
+
+def _with_migration(
+    trace: MigrationTrace, migration: Migration, began: int, ended: int | None, steps: Steps
+) -> MigrationTrace:
+    if ended is None:
+        raise BenchmarkError(f"{trace.name}: the migration has not ended by the last batch; {migration}")
+    begun = next(event for event in steps.events if event.kind == EventKind.MIGRATING)
+    done = next(event for event in steps.events if event.kind == EventKind.MIGRATE)
+    return replace(
+        trace,
+        strategy=migration.strategy,
+        began=began,
+        ended=ended,
+        listed_rows=begun.details["listed_rows"],
+        rehashed_rows=begun.details["rehashed_rows"],
+        predicted_rows=done.details.get("predicted_rows"),
+    )
