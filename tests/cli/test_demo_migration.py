@@ -14,7 +14,7 @@ from anabranch.cli.demos.turn import BATCHES_IN_A_ROW, FIRST_BATCHES, parts_of_r
 from anabranch.errors import ConfigError
 from anabranch.observe.progress import OperatorProgress
 from anabranch.observe.story import BatchSeen, ProcessorView
-from tests.cli.command import start
+from tests.cli.conftest import Invoke
 
 SMALL = BotShop(rows=8_000, batches=8, turn=4, seed=1)
 OLD = ("join of a, b", "join of a, b, c")
@@ -109,15 +109,12 @@ def test_too_few_rows_to_see_anything_in_are_refused() -> None:
 
 
 @pytest.mark.spark
-def test_the_demo_changes_the_order_says_why_and_is_exact(tmp_path: Path) -> None:
+def test_the_demo_changes_the_order_says_why_and_is_exact(tmp_path: Path, invoke: Invoke) -> None:
     temporary, kept = tmp_path / "tmp", tmp_path / "bots"
     temporary.mkdir()
-    process = start("demo", "migration", "--rows", "22000", "--keep", str(kept), temporary=temporary)
 
-    out, err = process.communicate(timeout=280)
+    out = invoke("demo", "migration", "--rows", "22000", "--keep", str(kept), temporary=temporary)
 
-    assert process.returncode == 0, err
-    assert err == ""
     told = out.splitlines()
     decided, began, ended = (
         next(number for number, line in enumerate(told) if phrase in line)

@@ -10,11 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from anabranch.checkpoint.folder.directory import Checkpoint
-from tests.faults.conftest import Finish, Start, is_gone
+from tests.faults.conftest import Start, is_gone
 from tests.faults.driver import Rig
-from tests.oracle.feed import written
+from tests.oracle.feed import run_to_end, written
 from tests.oracle.referee import assert_same_rows
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -49,7 +50,7 @@ def kill_at_failpoint(start: Start, rig: Rig, failpoint: str, query: str) -> Non
     assert is_gone(child.pid), f"{failpoint}: processes outlive the driver"
 
 
-def test_the_answer_is_exact_after_kills(start: Start, finish: Finish, tmp_path: Path) -> None:
+def test_the_answer_is_exact_after_kills(start: Start, spark: SparkSession, tmp_path: Path) -> None:
     rigs = [Rig(tmp_path / str(n)) for n in range(len(KILLS))]
     for rig in rigs:
         rig.add(3)
@@ -62,17 +63,14 @@ def test_the_answer_is_exact_after_kills(start: Start, finish: Finish, tmp_path:
             kill.result()
     for rig in rigs:
         rig.add(1)
-    # One process continues them all, some with another number of processors than before.
-    cases = [(failpoint, rig, query) for rig, (failpoint, query) in zip(rigs, KILLS, strict=True)]
-    runs = [
-        {"directory": str(rig.directory), "query": query, "processors": processors}
-        for processors, (_, rig, query) in zip((2, 3, 1), cases, strict=True)
-    ]
-    for report, (killed_at, rig, _) in zip(finish({"runs": runs}), cases, strict=True):
+    # This process continues them all, some with another number of processors than before.
+    for processors, rig, (killed_at, query) in zip((2, 3, 1), rigs, KILLS, strict=True):
+        run = run_to_end(rig.query(spark, query, processors), rig.output)
         try:
             assert_same_rows(written(rig.output), rig.expected())
             assert_clean(rig)
-            assert report["batches"][-1] == 3
-            assert ("skip" in report["events"]) == killed_at.startswith("step.after_commit")
+            assert [entry["batchId"] for entry in run.recentProgress if entry["numInputRows"]][-1] == 3
+            events = [event.kind for event in run.events_since()]
+            assert ("skip" in events) == killed_at.startswith("step.after_commit")
         except AssertionError as error:
             raise AssertionError(f"killed at {killed_at}: {error}") from error

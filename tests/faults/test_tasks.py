@@ -30,7 +30,7 @@ def test_several_executors_share_the_work_and_failed_tasks_are_repeated_without_
         ("processor.report", "kill", "plain"),
     ):
         rig = Rig(tmp_path / f"{failpoint}-{action}")
-        rig.add(2)
+        rig.add(1 if rigs else 2)
         marker = tmp_path / f"{failpoint}.{action}"
         workers = f"{failpoint}={action}@once:{marker}"
         runs.append({"directory": str(rig.directory), "query": query, "workers": workers, "processors": 4})

@@ -301,7 +301,7 @@ def test_hot_groups_that_swap_sides_are_mixed_and_then_stay() -> None:
 def test_an_oscillating_load_keeps_moves_below_the_bounds_and_makes_them_fewer(
     period: int, processors: int, per_round: int
 ) -> None:
-    groups, batches = 32, 1_600
+    groups, batches = 32, 800
     owners = [group % processors for group in range(groups)]
     cluster = Cluster(FluxLoad(per_round=per_round), owners[:], [400.0] * processors)
     cluster.run(batches, whoever_has_groups_gets_the_rows(period))

@@ -106,7 +106,7 @@ def test_what_a_batch_has_to_clean_up_is_done_again_after_a_crash(spark: SparkSe
 
 def test_spilled_rows_are_dropped_once_they_are_used(spark: SparkSession, tmp_path: Path) -> None:
     settings = {"memory": 8_000, "policies": [ab.Spill(push=0.5)]}
-    fed = [rows(200, n) for n in range(12)]
+    fed = [rows(200, n) for n in range(8)]
     with Steps(spark, tmp_path / "c", WINDOWED, KINDS, settings=settings) as steps:
         for batch in fed:
             steps.feed({"A": batch, "B": batch})
@@ -114,7 +114,7 @@ def test_spilled_rows_are_dropped_once_they_are_used(spark: SparkSession, tmp_pa
         while steps.clean_up():
             pass
         referee.assert_same_rows(steps.answer, expected(fed, 4_000))
-        later = [rows(20, n) for n in range(12, 20)]
+        later = [rows(20, n) for n in range(8, 15)]
         for batch in later:
             steps.feed({"A": batch, "B": batch})
         while steps.clean_up():

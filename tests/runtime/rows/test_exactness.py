@@ -21,7 +21,7 @@ from anabranch.runtime.rows.exactness import is_exact
 from tests.oracle.steps import Kind, Steps
 
 NUMBERS = pa.schema([("i", pa.int64())])
-SEEDS = 3
+SEEDS = 2
 ZONE = "spark.sql.session.timeZone"
 
 # Values that are near each other, and equal in one type or another, by the types they are tried in.

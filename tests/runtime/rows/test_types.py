@@ -107,19 +107,18 @@ def _time_type(spark: SparkSession) -> None:
 def through_the_join(
     spark: SparkSession, checkpoint: Path, select: tuple[str, ...], text: str, rows: pa.Table
 ) -> list[Row]:
-    """What comes out for rows that wait in the state of one run and meet their partners in two others."""
+    """What comes out for rows that meet their partners at once, or wait in state for those of another run."""
     kinds = {"L": Kind(NUMBERS, select=select), "R": Kind(NUMBERS)}
     collected: list[Row] = []
 
-    def run(processors: int, *batches: dict[str, pa.Table]) -> None:
+    def run(processors: int, batch: dict[str, pa.Table]) -> None:
         def sink(results: DataFrame, _: int) -> None:
             collected.extend(results.collect())
 
         with Steps(spark, checkpoint, text, kinds, processors=processors, sink=sink) as steps:
-            for batch in batches:
-                steps.feed(batch)
+            steps.feed(batch)
 
-    run(2, {"L": rows}, {"R": rows.slice(0, 1)})
+    run(2, {"L": rows, "R": rows.slice(0, 1)})
     run(3, {"R": rows.slice(1)})
     return collected
 

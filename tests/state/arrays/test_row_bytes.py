@@ -107,13 +107,9 @@ def test_runs_of_wide_and_of_ordinary_columns_are_merged() -> None:
 
 def test_a_merge_takes_all_of_a_table_that_one_batch_cannot_hold() -> None:
     """More than 2 GiB of strings: Arrow gives such a table back as two batches."""
-    value = pa.array(["x" * (1 << 20)])
+    values = pa.repeat("x" * (1 << 20), 1030)
     runs = [
-        Segment.of(
-            pa.record_batch(
-                {HASH: pa.array(np.arange(first, first + 1030, dtype=np.uint64)), "v": pa.repeat(value[0], 1030)}
-            )
-        )
+        Segment.of(pa.record_batch({HASH: pa.array(np.arange(first, first + 1030, dtype=np.uint64)), "v": values}))
         for first in (0, 1030)
     ]
 
