@@ -111,7 +111,7 @@ def spilling(
         named = sorted(diffused & {*(groups or ())})
         if named:
             raise ConfigError(
-                f"{numbered(named)} of the {shape.name} cannot be spilled: it is diffused; gather it first"
+                f"{numbered(named)} of the {shape.name} cannot be spilled while diffused; gather first"
             )
         for p, manifest in enumerate(distribution.manifests):
             sizes = manifest.operators[shape.number].statistics.dense(distribution.groups).bytes
