@@ -21,7 +21,8 @@ class ChanceSpill:
         for processor in snapshot.processors:
             for seen in (seen for seen in processor.operators if seen.spillable):
                 share = rng.choice([0, 0.3, 0.7, 1])
-                active = seen.statistics.groups[seen.statistics.bytes > 0].tolist()
+                diffused = [] if seen.diffused is None else seen.diffused.numbers().tolist()
+                active = [g for g in seen.statistics.groups[seen.statistics.bytes > 0].tolist() if g not in diffused]
                 groups = tuple(group for group in active if rng.random() < share)
                 if groups:
                     yield SpillGroups(processor.processor, seen.operator, groups, 0, "chance would have it")
@@ -39,7 +40,7 @@ class ChanceMoves:
         for processor in snapshot.processors:
             here = processor.partitions()
             for family in sorted(set(here.family.tolist())):
-                groups = here.group[here.family == family].tolist()
+                groups = here.group[(here.family == family) & ~here.diffused].tolist()
                 chosen = tuple(group for group in groups if rng.random() < rng.choice([0, 0.3, 1]))
                 others = [seen.processor for seen in snapshot.processors if seen is not processor]
                 if chosen and others and rng.random() < 0.6:

@@ -110,9 +110,7 @@ def spilling(
         diffused = {group for group, _ in distribution.routings[shape.number].diffused}
         named = sorted(diffused & {*(groups or ())})
         if named:
-            raise ConfigError(
-                f"{numbered(named)} of the {shape.name} cannot be spilled while diffused; gather first"
-            )
+            raise ConfigError(f"{numbered(named)} of the {shape.name} cannot be spilled while diffused; gather first")
         for p, manifest in enumerate(distribution.manifests):
             sizes = manifest.operators[shape.number].statistics.dense(distribution.groups).bytes
             own = tuple(group for group in chosen if sizes[group] and group not in diffused)

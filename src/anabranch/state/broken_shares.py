@@ -50,9 +50,9 @@ def broken_shares(
         listed = [_listed(manifest, port, operator, nth) for manifest in manifests]
         for group, problem in (*_misplaced(listed, routing, cuts), *_doubled(listed, len(routing.placement), cuts)):
             yield Broken(operator, nth, group, problem)
-    for operator, routing in enumerate(routings):
+    for operator in range(len(routings)):
         ports = [port for port, owner in enumerate(owners) if owner == operator]
-        for group, problem in _missing(manifests, routing, operator, ports, cuts):
+        for group, problem in _missing(manifests, routings[operator], operator, ports, cuts):
             yield Broken(operator, None, group, problem)
 
 
@@ -71,7 +71,7 @@ def _listed(manifest: Manifest, port: int, operator: int, nth: int) -> list[Slic
     spine, state = manifest.spines[port], manifest.operators[operator]
     pieces = [*spine.slices(), *spine.retired]
     pieces += [piece for generation in state.generations for piece in generation.ports[nth]]
-    return pieces + [piece for piece in (state.held[nth] if state.held else ())]
+    return [*pieces, *(state.held[nth] if state.held else ())]
 
 
 def _misplaced(listed: Sequence[Sequence[Slice]], routing: PortRouting, cuts: Cuts) -> Iterator[tuple[int, str]]:
