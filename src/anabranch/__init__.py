@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from anabranch.errors import AnabranchError
     from anabranch.manager.policies.active_disk import ActiveDisk
     from anabranch.manager.policies.auto_migrate import AutoMigrate
+    from anabranch.manager.policies.diffusion import Diffusion
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
     from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -39,6 +40,7 @@ __all__ = [
     "ActiveDisk",
     "AnabranchError",
     "AutoMigrate",
+    "Diffusion",
     "Engine",
     "FluxHybrid",
     "FluxLoad",
@@ -58,6 +60,7 @@ _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
+    "Diffusion": "anabranch.manager.policies.diffusion",
     "Engine": "anabranch.api.engine",
     "FluxHybrid": "anabranch.manager.policies.flux",
     "FluxLoad": "anabranch.manager.policies.flux",
