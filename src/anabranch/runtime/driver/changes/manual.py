@@ -1,7 +1,7 @@
-"""Relocating, diffusing, spilling, rescaling and memory, as a user asks for them while a run goes on.
+"""Changes by hand while a run goes on: relocate, diffuse, spill, rescale, give memory.
 
-All is done between two batches. `manager/manual` says what the change is. It is put in force by a step of its own that
-only lists state otherwise.
+Each is made between two batches. `manager/manual` computes the change. A step of its own puts it in force; such a step
+only lists state in other manifests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ManualChanges:
     """The changes of a run that a user can ask for by name. Each waits for the step under way."""
 
     def __init__(self, between_batches: Callable[[], AbstractContextManager[StepContext]]) -> None:
-        """Inside `between_batches` no step is made; it is refused if the run is about to end."""
+        """Take the context manager inside which no step is made; it refuses if the run is about to end."""
         self._between_batches = between_batches
 
     def relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
@@ -40,7 +40,8 @@ class ManualChanges:
             _put_change_in_force(step, change)
 
     def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
-        """Spread the rows of one input of groups over several processors, and send those of the others to all."""
+        """Diffuse groups: spread the rows of their input `master` over the hosts, and send those of other inputs to
+        all of them."""
         with self._between_batches() as step:
             last, distribution = step.in_force.last, step.in_force.distribution
             number, hold = step.run.checkpoint.next_number, {} if last is None else last.hold
@@ -99,7 +100,7 @@ def _put_change_in_force(step: StepContext, change: Change) -> None:
 
 
 def _put_in_force(step: StepContext, distribution: Distribution) -> None:
-    """List state by another distribution. Before the first step there is none, so that nothing has to be committed."""
+    """List state by another distribution, and commit that. Before the first step there is no state to list."""
     in_force = step.in_force
     if in_force.last is None:
         in_force.distribution = distribution
