@@ -56,7 +56,7 @@ class PolicyMigrations:
         context = self._context
         queries = [request.query for request in context.plan.requests]
         has_choice = any(query.logical and len(query.inputs) > 2 for query in queries)
-        return has_choice and context.adaptation.compares_orders and not context.run.orders.failed
+        return has_choice and context.decision_maker.compares_orders and not context.run.orders.failed
 
     def _begin(self, migration: MigrateQuery) -> None:
         query, joins = migration.query, migration.joins
