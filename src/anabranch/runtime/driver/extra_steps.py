@@ -16,8 +16,8 @@ from anabranch.errors import CheckpointError
 from anabranch.manager.actions import CleanUpGroups
 from anabranch.manager.actions.clean_up_groups import merged
 from anabranch.manager.ending import next_ending_step
-from anabranch.manager.monitor import Moment
 from anabranch.manager.policies.clean_up import MIGRATING, ON_REQUEST, choose
+from anabranch.manager.runtime_monitor import Moment
 from anabranch.manager.snapshot import Snapshot
 from anabranch.manager.waiting import joins_are_behind
 from anabranch.runtime.driver.gate import Gate
@@ -112,7 +112,7 @@ class ExtraSteps:
         """A snapshot between two steps. The user awaits results of groups that were spilled up to step `awaiting`."""
         context = self._context
         moment = Moment(self._status.last_number, (), context.settled, awaiting=awaiting)
-        return context.adaptation.snapshot(moment, context.in_force.distribution)
+        return context.decision_maker.snapshot(moment, context.in_force.distribution)
 
     def _repeat_announced(self, packed: DataFrame) -> None:
         checkpoint = self._context.run.checkpoint

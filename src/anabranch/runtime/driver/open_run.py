@@ -163,7 +163,7 @@ def resumed(
     pairs = zip(answered, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
-    context.in_force.resume(context.adaptation.relocator, context.shape.families, run.events)
+    context.in_force.resume(context.decision_maker.connections, run.events)
     if before is not None:
         context.in_force.go_on_from(before.in_force)
     return context, targets

@@ -36,7 +36,7 @@ class ManualChanges:
         """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
         with self._between_batches() as step:
             distribution = step.in_force.distribution
-            change = relocation(distribution, step.adaptation.context(), groups, receiver, operator, pace)
+            change = relocation(distribution, step.decision_maker.context(), groups, receiver, operator, pace)
             _put_change_in_force(step, change)
 
     def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
@@ -45,13 +45,13 @@ class ManualChanges:
         with self._between_batches() as step:
             last, distribution = step.in_force.last, step.in_force.distribution
             number, hold = step.run.checkpoint.next_number, {} if last is None else last.hold
-            context = step.adaptation.context(number)
+            context = step.decision_maker.context(number)
             _put_change_in_force(step, diffusion(distribution, context, groups, master, hosts, operator, hold))
 
     def undiffuse(self, groups: Sequence[int], receiver: int | None, operator: str | None) -> None:
         """Bring groups that are diffused to one processor: their home, or another one."""
         with self._between_batches() as step:
-            context = step.adaptation.context(step.run.checkpoint.next_number)
+            context = step.decision_maker.context(step.run.checkpoint.next_number)
             _put_change_in_force(step, gathering(step.in_force.distribution, context, groups, receiver, operator))
 
     def spill(self, groups: Sequence[int] | None, operator: str | None) -> None:
@@ -64,7 +64,7 @@ class ManualChanges:
                 )
             last = in_force.last
             since = () if last is None else step.times.since(last.newest, last.settled, step.backlog())
-            change = spilling(in_force.distribution, step.adaptation.context(number, since), groups, operator)
+            change = spilling(in_force.distribution, step.decision_maker.context(number, since), groups, operator)
             _put_change_in_force(step, change)
 
     def rescale(self, processors: int) -> None:
@@ -74,7 +74,7 @@ class ManualChanges:
             placements = rescaled_placements(before, step.shape, processors, whole=settings.whole)
             if processors == before.processors:
                 return
-            _put_in_force(step, step.adaptation.relocator.rescale(before, processors, placements))
+            _put_in_force(step, step.decision_maker.connections.rescale(before, processors, placements))
             kind, text, details = rescaling_sentence(before, processors)
             step.run.events.add(kind, text, **details)
 
@@ -107,5 +107,5 @@ def _put_in_force(step: StepContext, distribution: Distribution) -> None:
         return
     hold = in_force.last.hold
     if not in_force.may_repeat:
-        hold = union_by_operator(hold, step.adaptation.relocator.held_back(distribution))
+        hold = union_by_operator(hold, step.decision_maker.connections.held_back(distribution))
     in_force.list_anew(distribution, hold)

@@ -257,7 +257,7 @@ def cancel_migration(
 def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pace: int) -> StepContext:
     """List the shadow's state, write the rows that need another hash anew, and commit that."""
     filling, distribution = progress.proposal.filling, context.in_force.distribution
-    owners, cuts = context.shape.owners, context.adaptation.context().cuts
+    owners, cuts = context.shape.owners, context.decision_maker.context().cuts
     rehashed: Rehashed = {port: _rehashed(context, filling, port, no_rows) for port in filling.rehashed}
     for files in rehashed.values():
         progress.rehashed_rows += sum(file.rows for own in files for file in own)
@@ -300,7 +300,7 @@ def _rehashed(context: StepContext, filling: Filling, port: int, no_rows: DataFr
         state=context.run.checkpoint.state,
         epoch=context.run.checkpoint.epoch,
     )
-    context.adaptation.learn_cuts(cuts)
+    context.decision_maker.learn_cuts(cuts)
     return files
 
 

@@ -14,7 +14,7 @@ from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
 from anabranch.manager.memory.debt import backlog
-from anabranch.manager.monitor import Moment
+from anabranch.manager.runtime_monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.orders import Orders
@@ -66,7 +66,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         hold=change.hold,
         moving=after.moving,
         diffusions=after.diffusions,
-        asked=in_force.asked,
+        initial=in_force.initial,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
@@ -108,7 +108,7 @@ def _adapt(
         orders=context.run.orders.latest,
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
-    change = context.adaptation.adapt(moment, distribution, reports)
+    change = context.decision_maker.adapt(moment, distribution, reports)
     if context.feeding is not None:
         change.hold = union_by_operator(change.hold, context.feeding.look(change.distribution))
     return change

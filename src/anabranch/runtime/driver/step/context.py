@@ -1,7 +1,7 @@
 """The context of steps: one frozen value with the parts that all steps of a run under one plan share.
 
 Whatever changes from step to step is inside these parts: the step in force (`checkpoint/in_force`), the counters, the
-adaptation, events and results. A change of plan is a new context over the same checkpoint.
+decision maker, events and results. A change of plan is a new context over the same checkpoint.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.actions import MigrateQuery, ReallocateOperator
-from anabranch.manager.adaptation import Adaptation
+from anabranch.manager.decision_maker import DecisionMaker
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.memory.debt import backlog
 from anabranch.manager.memory.memory_use import MemoryUse, Shortage, memory_uses
@@ -71,7 +71,7 @@ class StepContext:
     processors: Processors
     times: Times
     in_force: InForce
-    adaptation: Adaptation
+    decision_maker: DecisionMaker
     counters: Counters
     shortage: Shortage
     feeding: Feeding | None = None
@@ -115,7 +115,9 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
         processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
         times=Times(plan.network, layout),
         in_force=InForce(run.checkpoint, initial, empty),
-        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning),
+        decision_maker=DecisionMaker(
+            shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning
+        ),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )

@@ -74,8 +74,8 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
 def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) -> list[StepTask]:
     """The task of each processor in a step; `folders` are where they write the results of each outlet."""
     now, checkpoint = context.run.clock(), context.run.checkpoint
-    distribution, cuts = context.in_force.distribution, context.adaptation.cuts
-    warm = context.adaptation.relocator.to_warm(distribution)
+    distribution, cuts = context.in_force.distribution, context.decision_maker.cuts
+    warm = context.decision_maker.connections.to_warm(distribution)
     owners, purge = context.shape.owners, orders.times.limits.purge
     return [
         StepTask(
