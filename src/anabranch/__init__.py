@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from anabranch.manager.patterns.spread import Spread
     from anabranch.manager.policies.active_disk import ActiveDisk
     from anabranch.manager.policies.auto_migrate import AutoMigrate
+    from anabranch.manager.policies.diffusion import Diffusion
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
     from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -43,6 +44,7 @@ __all__ = [
     "ActiveDisk",
     "AnabranchError",
     "AutoMigrate",
+    "Diffusion",
     "Engine",
     "FewestRounds",
     "FluxHybrid",
@@ -66,6 +68,7 @@ _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
+    "Diffusion": "anabranch.manager.policies.diffusion",
     "Engine": "anabranch.api.engine",
     "FewestRounds": "anabranch.manager.patterns.fewest_rounds",
     "FluxHybrid": "anabranch.manager.policies.flux",
