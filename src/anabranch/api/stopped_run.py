@@ -66,7 +66,7 @@ def clean_up_stopped(
         put_in_force(spark, settings)
         engine, writers = _rebuild(spark, checkpoint.path, body, empty)
         # The pattern may have been one of the program's own; what it gave is on record.
-        engine._placed = dict(zip(checkpoint.plan(last.plan)["operators"], last.asked.placements, strict=True))
+        engine._placed = dict(zip(checkpoint.plan(last.plan)["operators"], last.initial.placements, strict=True))
         opened = _open(engine, writers, checkpoint)
         runner, packed = opened.runner, no_rows(spark, opened.plan)
         tell(runner.status.owing_groups)
