@@ -1,12 +1,12 @@
-"""Reading a checkpoint without Spark and without disturbing the run that may be using it.
+"""Read a checkpoint without Spark and without disturbing the run that may be using it.
 
 Nothing is locked and nothing is written. A run that goes on commits new steps and removes old files meanwhile, always
-in this order: first the step is committed, then what no retained step needs is removed. So a file that is missing is
-damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts
-again from the newer steps.
+in this order: first the step is committed, then the files that no retained step needs are removed. So a missing file is
+damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts again
+from the newer steps.
 
 Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
-sizes only); damage is collected, not raised, so that one look names all of it. Where groups begin in files is known
+sizes only). Damage is collected, not raised, so that one look names all of it. Where groups begin in files is known
 then, so it is also checked that every row is listed once, by a processor that it belongs to (`broken_shares`). Events
 are for people: those that cannot be read are left out, and that is no damage.
 """
@@ -56,12 +56,12 @@ FOLDERS = ("state", "reports", "steps", "plans", "epochs", "spark")
 
 
 class _MovedOnError(Exception):
-    """The run committed a new step while we looked at one that it has given up by now."""
+    """The run committed a new step during the look, and has removed the step that was looked at."""
 
 
 @dataclass(slots=True)
 class _Look:
-    """One attempt: what was found so far."""
+    """One attempt at a survey: the documents read so far, and the damage."""
 
     checkpoint: Checkpoint
     version: str
@@ -70,18 +70,19 @@ class _Look:
     manifests: dict[int, list[Manifest]] = field(default_factory=dict)
     plans: dict[int, Json] = field(default_factory=dict)
 
-    def found(self, error: CorruptStateError, step: int | None = None) -> None:
+    def note_damage(self, error: CorruptStateError, step: int | None = None) -> None:
         """Note damage, unless it belongs to a step that is no longer retained."""
         if step is not None and step not in self.checkpoint.steps()[-RETAINED_STEPS:]:
             raise _MovedOnError
-        # What follows tells the user of a run what to do; here only the finding counts.
+        # The rest of the text is advice for the user of a run; here only the damage counts.
         text = str(error).partition(". The run stopped")[0]
         if text not in self.damage:
             self.damage.append(text)
 
 
 def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) -> Inspection:
-    """What the checkpoint at `path` holds, to an engine of this version, with the newest `events` so many."""
+    """Inspect the checkpoint at `path` with an engine of this version. `events` is the number of newest events to
+    read."""
     checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
@@ -93,7 +94,7 @@ def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) ->
 
 
 def _orders(checkpoint: Checkpoint) -> Json | None:
-    """What orders of joins were said to cost; it is for people, so what cannot be read is no damage."""
+    """The recorded costs of orders of joins. They are for people, so a document that cannot be read is no damage."""
     with suppress(CorruptStateError):
         return checkpoint.records.orders()
     return None
@@ -101,12 +102,12 @@ def _orders(checkpoint: Checkpoint) -> Json | None:
 
 @contextmanager
 def _of_known_form(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the content of a document whose checksum is right is told of its file."""
+    """Turn errors in the content of a document, whose checksum is right, into damage of its file."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise CorruptStateError(f"{path} has not the form that this version of Anabranch writes ({said})") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise CorruptStateError(f"{path} has not the form that this version of Anabranch writes ({cause})") from error
 
 
 def _look(look: _Look, quick: bool) -> Inspection:
@@ -114,7 +115,7 @@ def _look(look: _Look, quick: bool) -> Inspection:
     run = _newest_run(look)
     for name in FOLDERS:
         if not (look.checkpoint.path / name).is_dir():
-            look.found(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
+            look.note_damage(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
     _read_steps(look)
     newest = max(look.manifests, default=None)
     groups = _verify(look, newest, quick)
@@ -141,9 +142,9 @@ def _look(look: _Look, quick: bool) -> Inspection:
             for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
         ),
         spilled=tuple(
-            found
+            summary
             for processor, manifest in enumerate(manifests)
-            for found in _spilled(processor, manifest, plan, identity.get("groups", 1))
+            for summary in _spilled(processor, manifest, plan, identity.get("groups", 1))
         ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in (*FOLDERS, EVENTS)},
@@ -161,7 +162,7 @@ def _identity(look: _Look) -> Json:
             with _of_known_form(path):
                 identity |= read_document(path)
         except CorruptStateError as error:
-            look.found(error)
+            look.note_damage(error)
     theirs, ours = identity.get("engine version", "unknown"), ".".join(look.version.split(".")[:2])
     if theirs != ours and not look.damage:
         raise CheckpointError(
@@ -172,7 +173,7 @@ def _identity(look: _Look) -> Json:
 
 
 def _newest_run(look: _Look) -> RunSeen | None:
-    """The run that took the checkpoint last, and whether its driver is still there."""
+    """The run that took the checkpoint last, and whether its driver is still alive."""
     for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
         try:
             body = read_document(path)
@@ -180,12 +181,13 @@ def _newest_run(look: _Look) -> RunSeen | None:
                 return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
         except CorruptStateError as error:
             if path.exists():
-                look.found(error)
+                look.note_damage(error)
     return None
 
 
 def _is_alive(body: Json) -> bool | None:
-    """None for a driver on another machine. Asking for its lock would be exact, but might get in a new run's way."""
+    """Whether a driver is alive; None if it is on another machine. Trying its lock would be exact, but might get in a
+    new run's way."""
     if body["host"] != os.uname().nodename:
         return None
     try:
@@ -205,7 +207,7 @@ def _read_steps(look: _Look) -> None:
                 look.plans[step.plan] = _plan(look.checkpoint.plan(step.plan))
             look.manifests[number] = manifests
         except CorruptStateError as error:
-            look.found(error, number)
+            look.note_damage(error, number)
 
 
 def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
@@ -218,7 +220,7 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
     for state in (state for manifest in listed for state in manifest.operators):
         for generation in state.generations:
             generations += generation.groups.mask()
-    wanted = _slices_by_file(listed)
+    slices = _slices_by_file(listed)
     cuts, undamaged = FileCuts(look.checkpoint.state, count or 1), len(look.damage)
     checked: set[tuple[str, int]] = set()
     for number, manifests in sorted(look.manifests.items(), reverse=True):
@@ -229,12 +231,12 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
             try:
                 hashes = _checked_hashes(look.checkpoint.state, file, quick)
             except CorruptStateError as error:
-                look.found(error, number)
+                look.note_damage(error, number)
                 continue
             if hashes is None or number != newest:
                 continue
             cuts.learn(file.name, hashes)
-            for piece, is_active in wanted.get(file.name, []):
+            for piece, is_active in slices.get(file.name, []):
                 counts = group_counts(hashes[piece.start : piece.stop], count)
                 (active if is_active else spilled).add(counts, piece)
     if quick or step is None:
@@ -258,14 +260,11 @@ def _check_shares(look: _Look, step: Step, cuts: FileCuts) -> None:
     """Check that the newest step lists every row once, where its group's routing says."""
     ports, operators = look.plans[step.plan]["ports"], look.plans[step.plan]["operators"]
     own = [port["identity"].rpartition("/")[0] for port in ports]
-    holds = {
-        identity: [port["holds"] for port, of in zip(ports, own, strict=True) if of == identity] for identity in own
-    }
     owners = [operators.index(identity) for identity in own]
     for broken in broken_shares(look.manifests[step.number], step.routings, owners, cuts):
         names = [port["holds"] for port, owner in zip(ports, owners, strict=True) if owner == broken.operator]
         what = f"the operator of {', '.join(names)}" if broken.port is None else names[broken.port]
-        look.found(
+        look.note_damage(
             CorruptStateError(
                 f"{look.checkpoint.path}: step {step.number}, {what}, partition group {broken.group}: {broken.problem}"
             ),
@@ -285,13 +284,13 @@ class _Groups:
         return cls(np.zeros(count, np.int64), np.zeros(count))
 
     def add(self, counts: NDArray[np.int64], piece: Slice) -> None:
-        meant = counts if piece.groups is None else counts * piece.groups.mask()
-        self.rows += meant
-        self.bytes += meant * (piece.file.bytes / max(piece.file.rows, 1))
+        rows = counts if piece.groups is None else counts * piece.groups.mask()
+        self.rows += rows
+        self.bytes += rows * (piece.file.bytes / max(piece.file.rows, 1))
 
 
 def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
-    """The hashes of a whole and undamaged file, or None if only its size was looked at."""
+    """The hashes of a whole and undamaged file, or None if only its size was checked."""
     if not quick:
         return map_run(state, file).hashes
     path = state / file.name
@@ -305,18 +304,18 @@ def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
 
 
 def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[tuple[Slice, bool]]]:
-    """What is listed of each file, and whether it is active."""
-    found: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
+    """The listed slices of each file, each with whether it is active."""
+    slices: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
     for manifest in manifests:
         for piece in manifest.active():
-            found[piece.file.name].append((piece, True))
+            slices[piece.file.name].append((piece, True))
         for piece in manifest.spilled():
-            found[piece.file.name].append((piece, False))
-    return found
+            slices[piece.file.name].append((piece, False))
+    return slices
 
 
 def _plan(document: Json) -> Json:
-    """A plan's document, if it has what is looked at here."""
+    """A plan's document; an error if it lacks the entries that a survey needs."""
     for entry in document["queries"].values():
         entry["query"]["residual predicate"], entry["since"]
     for port in document["ports"]:

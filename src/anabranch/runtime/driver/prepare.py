@@ -1,4 +1,5 @@
-"""From bound queries to what runs: network, layout and the packed streams, all analysed by Spark before any data."""
+"""Prepare bound queries: make their network, its layout and the packed streams; Spark analyses all of it before any
+data."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
@@ -31,7 +33,7 @@ def prepare(
     sources: Sources,
     streams: Mapping[str, StreamSchema],
     *,
-    place: Callable[[Network], tuple[Placement, ...]],
+    place: Callable[[OperatorGraph], tuple[Placement, ...]],
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
@@ -40,8 +42,8 @@ def prepare(
 ) -> PreparedPlan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
 
-    If a plan is `running`, what its streaming query packs is kept if that is enough. Else streams are read anew; those
-    that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
+    are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
     """
     network = network_of(requests, streams)
     known = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -51,7 +53,8 @@ def prepare(
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
-    placed = place(network)
+    graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
+    placed = place(graph)
     layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_lanes(spark, layout)
@@ -62,6 +65,7 @@ def prepare(
     return PreparedPlan(
         requests=tuple(requests),
         network=network,
+        graph=graph,
         layout=layout,
         streams=known,
         columns=columns,
@@ -75,7 +79,7 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class _Streaming:
-    """What Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
+    """The columns and streams that Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
 
     packing: PackedLayout
     packed: DataFrame
@@ -84,13 +88,13 @@ class _Streaming:
 
 
 def _kept(layout: Layout, running: PreparedPlan) -> _Streaming | None:
-    """What a running query packs already; None if the layout needs more."""
+    """The streaming part of the running plan; None if the layout needs more than that packs."""
     shares = shares_of(layout, running.packing)
     return None if shares is None else _Streaming(running.packing, running.packed, running.read, shares)
 
 
 def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -> _Streaming:
-    """What the layout needs, read anew."""
+    """A streaming part that packs all the layout needs."""
     packing = packed_layout(layout)
     used = [source.stream for source in packing.sources]
     names = tuple(dict.fromkeys([*read_before, *used]))
@@ -106,11 +110,11 @@ def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -
 
 
 def _relations(stream: DataFrame) -> int:
-    """How many sources of Spark's a stream consists of."""
+    """The number of Spark's sources that a stream consists of."""
     return len(streaming_leaves(stream))
 
 
 def streaming_leaves(stream: DataFrame) -> list[Any]:
-    """The sources of a stream, as they stand in Spark's plan."""
+    """The sources of a stream: the leaves of Spark's plan that stream."""
     leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
