@@ -22,7 +22,8 @@ from anabranch.kernel.join.combinations import UNBOUNDED
 from anabranch.kernel.join.window_join import ResultColumn, WindowJoin
 from anabranch.kernel.operator import Settled
 from anabranch.manager.actions.change import Change, Context
-from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import Edge, OperatorShape, PlanShape
 from anabranch.plan.placement import even_placement
 from anabranch.plan.routing import owned_by, port_routings, processors_of
@@ -107,14 +108,14 @@ class Cluster:
         self.state = self.directory / "state"
         self.state.mkdir(parents=True)
         self.cuts = FileCuts(self.state, self.groups)
-        self.relocator = Relocator(self.shape, self.cuts, lambda: 0.0)
+        self.connections = ConnectionManager(self.shape, self.cuts, lambda: 0.0)
         nothing = (Manifest.empty(len(inputs), 1),) * self.processors
         self.distribution = Distribution(nothing, owned_by([even_placement(self.groups, self.processors)]))
 
     @property
     def context(self) -> Context:
         """What actions may look at."""
-        return Context(self.shape, self.steps, (None,), 0.0, self.relocator, self.cuts)
+        return Context(self.shape, self.steps, (None,), 0.0, self.connections, self.cuts)
 
     def change(self, edit: Callable[[Distribution, Context], Change]) -> None:
         """Change the distribution between two steps, as people do."""

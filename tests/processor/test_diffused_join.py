@@ -56,7 +56,7 @@ def change_by_chance(cluster: Cluster, rng: random.Random) -> None:
         elif kind == "rescale":
             count = rng.randrange(1, 5)
             placement = even_placement(GROUPS, count)
-            cluster.distribution = cluster.relocator.rescale(cluster.distribution, count, (placement,))
+            cluster.distribution = cluster.connections.rescale(cluster.distribution, count, (placement,))
             cluster.check()
     except ConfigError as error:
         if not any(reason in str(error) for reason in REFUSALS):
