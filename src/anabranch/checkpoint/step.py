@@ -71,6 +71,10 @@ class InitialPlacement:
     placements: tuple[Placement, ...]
 
 
+# Fields that a document has under another name.
+_RENDERED = ("routings", "initial")
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """A committed step. `newest` is the greatest event time so far per source; totals count since the beginning.
@@ -102,7 +106,7 @@ class Step:
 
     def to_json(self) -> Json:
         """The step as the document that is committed."""
-        body = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "routings"}
+        body = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _RENDERED}
         return {
             **body,
             "placements": [routing.to_json() for routing in self.routings],
