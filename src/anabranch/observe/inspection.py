@@ -312,8 +312,9 @@ def _verdict(inspection: Inspection) -> Text:
         lines = "\n".join(f"  {problem}" for problem in inspection.damage)
         remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
         return Text(f"DAMAGED, {len(inspection.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
-    state = "and its checksum matches" if inspection.verified else "(not read)"
-    checked = f"every file is there {state}"
+    checked = "every file is there (not read)"
+    if inspection.verified:
+        checked = "every file is there and its checksum matches, and every row is listed once, where it belongs"
     return Text(f"sound: {checked}", style="green")
 
 
