@@ -5,6 +5,7 @@ throughput      one input through Anabranch and through Spark's own stream-strea
 flat            cost follows the work of a batch, and not the size of the history
 tight           state may be larger than its memory
 relocation      what it costs to move state, in a query that runs in this process
+diffusion       what it costs to spread a hot partition group over processors, to switch roles and to go back, likewise
 migration       what it costs to change the order of joins, likewise
 orders          whether a run that starts in its worst order of joins comes to be as fast as one that starts in its best
 changes         what other queries notice when queries are added and removed, likewise
