@@ -1,8 +1,8 @@
 """Ctrl-C, a polite kill and a closed terminal, all as one exception in the main thread.
 
-`Interrupted` is raised once, wherever the main thread happens to be. What follows is cleaning up, which has time limits
-of its own, so later signals are ignored: an impatient second Ctrl-C must not leave a JVM behind. Whether a signal has
-come is also remembered, because a library in between may turn the exception into one of its own.
+`Interrupted` is raised once, wherever the main thread happens to be. After it the command only cleans up, with time
+limits, so later signals are ignored: an impatient second Ctrl-C must not leave a JVM behind. The signal is also
+remembered, because a library in between may turn the exception into one of its own.
 
 Handlers are Python functions and never SIG_IGN, which child processes would inherit.
 """
@@ -19,7 +19,7 @@ _received: list[int] = []
 
 
 class Interrupted(BaseException):
-    """Somebody wants the command to end."""
+    """A signal has told the command to end."""
 
 
 def received() -> int | None:

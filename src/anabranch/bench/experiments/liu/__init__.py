@@ -1,1 +1,1 @@
-"""Paper 1 (Liu et al.): one file per figure, and the runs that several figures share."""
+"""Paper 1 (Liu et al.): one file per figure; `pushes`, `orders` and `alternating` have the runs that several share."""

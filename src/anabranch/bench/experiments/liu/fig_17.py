@@ -1,8 +1,8 @@
 """Figure 17 of paper 1 (section 5.2): relocation keeps everything in memory where spilling alone would push state.
 
 Three processors, one of which has three fifths of the partition groups at first. Their memory is enough for all state
-together, but not for those: without relocation the first processor runs short after two thirds of the run, as in the
-paper. Relocation below a difference of 80%, as there.
+together, but that of one is not enough for these groups: without relocation the first processor runs short after two
+thirds of the run, as in the paper. Relocation below a difference of 80%, as there.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AT_LEAST = 1.1
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Nothing on disk, and more output."""
+    """Claim that nothing goes to disk with relocation, and that there is more output."""
     spilling, relocating = traces
     yield Claim(
         "with relocation nothing is pushed to disk, without it something is",

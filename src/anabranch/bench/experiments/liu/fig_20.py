@@ -18,7 +18,7 @@ from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import Spill
 from anabranch.sources.synthetic import Synthetic
 
-# All state together is 21.6 MB at the end. Clean-up takes seconds, so that what a run needs to end does not count.
+# All state together is 21.6 MB at the end. Clean-up takes seconds, so that the fixed time of a run's end hardly counts.
 MEMORY = 6_510_000
 SPILL = Spill(push=0.5, idle=None)
 INITIAL = (4, 1, 1)
@@ -27,7 +27,7 @@ AT_MOST = 0.5
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """More output at run time, and a shorter clean-up."""
+    """Claim that there is more output at run time, and a shorter clean-up."""
     spilling, lazy = traces
     gain = lazy.results / max(spilling.results, 1)
     yield Claim(

@@ -53,7 +53,7 @@ def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """One grows, the other does not."""
+    """Claim that the work of moving state grows with the rate, and that the length of a parallel track does not."""
     moving, parallel = _of(traces, MOVING_STATE), _of(traces, PARALLEL_TRACK)
     first = moving[0]
     grown = [

@@ -1,8 +1,8 @@
 """Figure 14 of paper 3 (section 6.3): output where the machine keeps up.
 
-Each batch is answered completely when it comes, in whatever order the joins are, so answers per batch are the same.
-What differs is when they are there: on a machine that does half as much again as the old order needs (`work_clock`)
-they come the later the more there was to do.
+Each batch is answered completely when it comes, for any order of joins, so answers per batch are the same. They differ
+in their times: on a machine that is half again as fast as the old order needs (`work_clock`) answers come the later,
+the more work there was.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def answers(step: StepCounts) -> float:
 
 
 def pauses(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """Who has a step without answers between two batches; what the low and the high configuration have in common."""
+    """Claim which strategies have a step without answers between two batches, in both configurations alike."""
     moving, parallel, background = traces[2:]
     yield Claim(
         "moving state has a silence, a step between two batches in which nothing is answered",
@@ -65,7 +65,7 @@ def pauses(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """No strategy is much better."""
+    """Claim that no strategy is much better."""
     yield from pauses(traces)
     _, _, moving, parallel, _ = traces
     speed = clock(traces)

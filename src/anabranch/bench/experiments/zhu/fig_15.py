@@ -18,7 +18,7 @@ from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """As in the paper in the end, and not at first."""
+    """Claim that intermediate rows end as in the paper, and differ from it at first."""
     old, new, moving, parallel, _ = traces
     last = {trace.name: sum(of_batches(trace)[-STEADY:]) for trace in traces}
     yield Claim(

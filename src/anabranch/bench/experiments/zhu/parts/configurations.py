@@ -2,7 +2,7 @@
 the old one to the new one, in the low and in the high configuration of table 2.
 
 State is full when the migration begins, two batches after the first, which is as long as a window and is not drawn. The
-paper has no migration in the background; its pace is such that it takes some batches.
+paper has no migration in the background; ours has a pace at which it takes some batches.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=25
 HIGH = Setting(2_000, (50, 50, 50, 50), (0.2, 0.05, 0.05), scale=3, batch=500, lateness=500)
 BATCHES = 10  # after the first, long one
 STEADY = 2  # the last of them, when all migrations have ended
-# A migration in the background goes on in at least so many pieces; groups that wait get more rows meanwhile.
+# The least number of pieces of a migration in the background; groups that wait get more rows meanwhile.
 PIECES = 2
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
-    """All five."""
+    """The five cases of a configuration."""
     begins = setting.window + FULL_BATCHES * setting.batch
     until = setting.window + BATCHES * setting.batch
     pace = round(setting.rate("B") * setting.kept / PIECES)
@@ -68,8 +68,8 @@ def by_batch(trace: MigrationTrace, of: Callable[[StepCounts], float]) -> list[f
 def delays_on(
     clock: Callable[[Sequence[MigrationTrace]], WorkClock],
 ) -> Callable[[Sequence[MigrationTrace]], dict[str, dict[int, float]]]:
-    """Curves of how long after it has come each batch is answered, but the first; the runs say how fast the machine
-    is."""
+    """Curves of the delay between a batch and its answer, for all batches but the first; `clock` makes the machine from
+    the runs."""
 
     def curves(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
         machine = clock(traces)
