@@ -80,7 +80,8 @@ class Step:
     own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
     and `hold` are the groups whose rows wait in it. `moving` are relocations under way, and `diffusions` say since when
     and why groups are diffused. `asked` is what the program
-    wanted at first: as long as it wants the same, what has moved since stays where it is.
+    wanted at first: as long as it wants the same, what has moved since stays where it is. `families` are per operator,
+    and those `apart` run in rounds of their own although others could run fused with them.
     """
 
     number: int
@@ -99,6 +100,8 @@ class Step:
     moving: tuple[Relocation, ...] = ()
     asked: InitialPlacement = InitialPlacement(0, ())
     diffusions: tuple[Diffusion, ...] = ()
+    families: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
         """As committed."""
@@ -133,6 +136,8 @@ class Step:
             tuple(Relocation.from_json(entry) for entry in body["moving"]),
             InitialPlacement(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
             tuple(Diffusion.from_json(entry) for entry in body["diffusions"]),
+            tuple(body["families"]),
+            tuple(body["apart"]),
         )
 
 

@@ -52,6 +52,8 @@ class EventKind(StrEnum):
     """A query goes on in another order of its joins."""
     MIGRATING = "migrating"
     """A query begins to migrate to another order of its joins, or does not any more."""
+    REALLOCATE = "reallocate"
+    """Operators go on at other processors."""
     RELOCATE = "relocate"
     """Partition groups have moved to another processor."""
     RELOCATING = "relocating"

@@ -38,11 +38,14 @@ def watch(run: LiveRun) -> None:
 
 def keep_going(run: LiveRun) -> None:
     """While the run goes on: rows that were held back do not wait for a batch that may never come, a migration comes to
-    its end as soon as it can, and what policies want of orders of joins is done."""
+    its end as soon as it can, and what policies want of orders of joins and of operators is done."""
     while not run.ended.wait(PAUSE):
         if run.by_policy.has_work and run.spark_query.isActive:
             with run.lock:
                 run.by_policy.go_on()
+        if run.reallocator.has_work and run.spark_query.isActive:
+            with run.lock:
+                run.reallocator.go_on()
         if run.spark_query.isActive:
             # Not while nobody else may change the run: it waits for a batch, and somebody may want to stop that.
             run.by_policy.measure()

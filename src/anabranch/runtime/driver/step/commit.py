@@ -67,6 +67,8 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         moving=after.moving,
         diffusions=after.diffusions,
         asked=in_force.asked,
+        families=in_force.families,
+        apart=in_force.apart,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
