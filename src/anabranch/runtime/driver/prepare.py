@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
 from anabranch.plan.allocation import Allocation, KnownAllocation, continued
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
-from anabranch.plan.rounds import rounds_of
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.layout import Layout
@@ -34,7 +34,7 @@ def prepare(
     sources: Sources,
     streams: Mapping[str, StreamSchema],
     *,
-    place: Callable[[Network], tuple[Placement, ...]],
+    place: Callable[[OperatorGraph], tuple[Placement, ...]],
     processors: int,
     keep_rejected: bool,
     keep_late: bool,
@@ -59,12 +59,12 @@ def prepare(
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
-    initial = place(network)
+    graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
+    initial = place(graph)
     identities = [operator.identity for operator in network.operators]
     allocation = Allocation(initial)
     if known is not None and (running is not None or known.is_wanted(processors, identities, initial)):
-        rounds = rounds_of(network, initial, in_place=columns.in_place, fused=columns.fused)
-        allocation = continued(known, identities, initial, rounds.families, processors)
+        allocation = continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
     layout = lay_out(
         network, columns, sources, all_streams, allocation, keep_rejected=keep_rejected, keep_late=keep_late
     )
@@ -77,6 +77,7 @@ def prepare(
     return PreparedPlan(
         requests=tuple(requests),
         network=network,
+        graph=graph,
         layout=layout,
         streams=all_streams,
         columns=columns,

@@ -19,7 +19,6 @@ from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.allocation import Allocation
 from anabranch.plan.placement import placement_text
-from anabranch.plan.rounds import Rounds, rounds_of
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.open_run import OpenedRun
 from anabranch.runtime.driver.step.context import StepContext, reallocated_context
@@ -81,7 +80,7 @@ def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate)
         names = tuple(context.shape.operators[n].name for n in numbers)
         now = allocation_after(context.shape, distribution, now, numbers, one)
         notified.append((Reallocation(names, one.reason).make(ReallocationStep.NOTIFY, clock()), numbers))
-    rounds = _rounds(context.plan, now)
+    rounds = context.plan.graph.flow.rounds(now.placements, now.families)
     same = rounds.of == layout.rounds and rounds.families == layout.families
     plan = None if same else allocate(context.plan, now)
     connected = tuple(
@@ -130,17 +129,6 @@ def _is_committed(context: StepContext, last: Step | None) -> bool:
     """Whether state is listed at the new places, so that nothing may go on at the old ones."""
     now = context.run.checkpoint.last_step()
     return now is not None and (last is None or now.number > last.number)
-
-
-def _rounds(plan: PreparedPlan, allocation: Allocation) -> Rounds:
-    columns = plan.columns
-    return rounds_of(
-        plan.network,
-        allocation.placements,
-        in_place=columns.in_place,
-        fused=columns.fused,
-        families=allocation.families,
-    )
 
 
 def _answering(plan: PreparedPlan) -> set[int]:

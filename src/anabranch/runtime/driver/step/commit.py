@@ -66,7 +66,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         hold=change.hold,
         moving=after.moving,
         diffusions=after.diffusions,
-        asked=in_force.asked,
+        initial=in_force.initial,
         families=in_force.families,
         apart=in_force.apart,
     )
