@@ -185,6 +185,10 @@ class Snapshot:
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
 
+    def __deepcopy__(self, memo: object) -> Snapshot:
+        """The same: nobody changes it, so copies of a policy that remembers it share it."""
+        return self
+
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""
         return replace(
@@ -197,7 +201,11 @@ class Snapshot:
 
 
 class Policy(Protocol):
-    """Anything that decides on actions. Each run has a copy of its own, so a policy may remember earlier snapshots."""
+    """Anything that decides on actions. Each run has a copy of its own, so a policy may remember earlier snapshots.
+
+    It may have `tell(done)`, too: that is called with those of its actions that were done, the others had to wait, and
+    returns sentences for events (`policies/adaptive`).
+    """
 
     def decide(self, snapshot: Snapshot) -> Iterator[Action]:
         """The actions that the snapshot calls for."""
