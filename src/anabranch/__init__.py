@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
     from anabranch.manager.policies.active_disk import ActiveDisk
+    from anabranch.manager.policies.adaptive import Adaptive
     from anabranch.manager.policies.auto_migrate import AutoMigrate
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 __all__ = [
     "ActiveDisk",
+    "Adaptive",
     "AnabranchError",
     "AutoMigrate",
     "Engine",
@@ -56,6 +58,7 @@ __all__ = [
 
 _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
+    "Adaptive": "anabranch.manager.policies.adaptive",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
     "Engine": "anabranch.api.engine",

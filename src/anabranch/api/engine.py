@@ -20,6 +20,8 @@ from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
+from anabranch.manager.policies import ADAPTIVE
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
@@ -65,8 +67,9 @@ class Engine:
             The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
-        policies: what decides how the running query is adapted; by default `[ab.Spill()]`, which has something to do
-            once there is a budget (`memory`, or `run.set_memory`). Each run works with a copy of its own.
+        policies: what decides how the running query is adapted: "adaptive", which is `[ab.Adaptive()]`, or a list; by
+            default `[ab.Spill()]`, which has something to do once there is a budget (`memory`, or `run.set_memory`).
+            Each run works with a copy of its own.
     """
 
     spark: SparkSession
@@ -77,7 +80,7 @@ class Engine:
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
     placement: str = SPREAD
-    policies: Sequence[Policy] | None = None
+    policies: Sequence[Policy] | str | None = None
     initial_placement: str | Sequence[float] = EVEN
     _sources: Sources = field(default_factory=Sources, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
@@ -100,8 +103,10 @@ class Engine:
         if self.policies is None:
             # Without a budget it has nothing to do, until `run.set_memory` gives one.
             self.policies = (Spill(),)
+        if self.policies == ADAPTIVE:
+            self.policies = (Adaptive(),)
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
-            raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
+            raise ConfigError(f"policies must be {ADAPTIVE!r} or a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
@@ -261,7 +266,7 @@ class Engine:
             memory=self.memory if isinstance(self.memory, int) else None,
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
-            policies=tuple(self.policies or ()),
+            policies=tuple(policy for policy in self.policies or () if not isinstance(policy, str)),
             whole=self.placement == ROUND_ROBIN,
         )
 

@@ -8,14 +8,15 @@ step without a batch puts these manifests in force. Nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.step import InitialPlacement, Step
-from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.query_plan_manager import check_valid, fits
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
@@ -40,10 +41,10 @@ class InForce:
         self._resumed: int | None = None
         self.distribution = Distribution((nothing,) * asked.processors, owned_by(asked.placements))
 
-    def resume(self, relocator: Relocator, families: Sequence[int], events: EventLog) -> None:
+    def resume(self, connections: ConnectionManager, events: EventLog) -> None:
         """Go on from the checkpoint's last step, which must have been taken by this driver.
 
-        If state has to be listed anew for that, a step is committed. `families` are per operator.
+        If state has to be listed anew for that, a step is committed.
         """
         self._checkpoint.claim()
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
@@ -55,24 +56,26 @@ class InForce:
         distribution = Distribution(self._retained[last.number], last.routings, last.moving, last.diffusions)
         if last.plan != checkpoint.plan_number:
             before, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            last, manifests = carry_over(last, distribution.manifests, before, now, self.asked, families)
-            distribution = self._gathered(relocator, Distribution(manifests, last.routings), events)
+            last, manifests = carry_over(
+                last, distribution.manifests, before, now, self.asked, connections.plan.families
+            )
+            distribution = self._gathered(connections, Distribution(manifests, last.routings), events)
             last = replace(last, routings=distribution.routings, diffusions=())
-        self.last, self.distribution = last, relocator.check(distribution)
+        self.last, self.distribution = last, check_valid(connections.plan, distribution)
         self._resumed = last.batch_id
-        if last.asked != self.asked or not relocator.fits(distribution):
-            self.list_anew(relocator.rescale(distribution, self.asked.processors, self.asked.placements))
+        if last.asked != self.asked or not fits(connections.plan, distribution):
+            self.list_anew(connections.rescale(distribution, self.asked.processors, self.asked.placements))
             same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
             events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {same}")
         self._checkpoint.remove_unreferenced(self._retained)
 
-    def _gathered(self, relocator: Relocator, distribution: Distribution, events: EventLog) -> Distribution:
+    def _gathered(self, connections: ConnectionManager, distribution: Distribution, events: EventLog) -> Distribution:
         """Under another plan nothing is diffused: its operators may run fused with others."""
         count = sum(len(routing.diffused) for routing in distribution.routings)
         if count:
             told = f"{count} partition group{'s' if count > 1 else ''} gathered, since the queries of the run change"
             events.add(EventKind.GATHER, told, groups=count)
-        return relocator.gathered(distribution)
+        return connections.gathered(distribution)
 
     def go_on_from(self, before: InForce) -> None:
         """Take the place of what was in force under another plan of the same run: the next batch stays the same."""

@@ -38,7 +38,7 @@ def relocation(
         homes = distribution.routings[family].placement
         for sender in sorted({homes[group] for group in groups} - {receiver}):
             own = tuple(group for group in groups if homes[group] == sender)
-            size = context.relocator.size(change.distribution, family, own, sender)
+            size = context.connections.size(change.distribution, family, own, sender)
             move = RelocateGroups(family, own, sender, receiver, size, ON_REQUEST, pace)
             problem = move.problem(change, context)
             if problem is not None:

@@ -185,10 +185,6 @@ class Snapshot:
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
 
-    def __deepcopy__(self, memo: object) -> Snapshot:
-        """The same: nobody changes it, so copies of a policy that remembers it share it."""
-        return self
-
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""
         return replace(

@@ -1,4 +1,4 @@
-"""A small model of a cluster that does what `ab.Adaptive` decides: groups of one join with rates, processors with speeds.
+"""A small model of a cluster that does what `ab.Adaptive` decides: groups with rates, processors with speeds.
 
 A batch brings each group so many rows; a row takes a processor `1 / speed` seconds, and has 10 bytes that stay. What a
 policy decides after a batch is so in the next. Rows of groups that are held wait. An order of joins makes every row
@@ -7,7 +7,7 @@ cost as much as `orders` says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from anabranch.manager.actions import (
@@ -196,8 +196,3 @@ class Model:
 def even(groups: int, processors: int) -> list[int]:
     """Groups that are spread evenly."""
     return [group * processors // groups for group in range(groups)]
-
-
-def imbalance(longest: Sequence[float], last: int) -> float:
-    """How much longer the last batch took than an earlier one."""
-    return longest[-1] / longest[-1 - last]

@@ -54,7 +54,7 @@ class PolicyMigrations:
         """Whether policies go by orders of joins, of which there are several."""
         context = self._context
         has_choice = any(one.query.logical and len(one.query.inputs) > 2 for one in context.plan.requests)
-        return has_choice and context.adaptation.compares_orders and not context.run.orders.failed
+        return has_choice and context.decision_maker.compares_orders and not context.run.orders.failed
 
     def _begin(self, migration: MigrateQuery) -> None:
         query, joins = migration.query, migration.joins

@@ -68,7 +68,7 @@ class GatherGroups:
         family = context.plan.operators[self.operator].family
         for sender in sorted({placement[group] for group in self.groups} - {receiver}):
             own = tuple(group for group in self.groups if placement[group] == sender)
-            size = context.relocator.size(change.distribution, family, own, sender)
+            size = context.connections.size(change.distribution, family, own, sender)
             RelocateGroups(family, own, sender, receiver, size, self.reason).apply(change, context)
 
     def _sentence(self, change: Change, context: Context, diffuser: Diffuser, hosts: list[int]) -> Sentence:

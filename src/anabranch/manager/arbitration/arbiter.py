@@ -3,8 +3,8 @@
 - Proposals are ranked by what is left of the gain, as far as its kind is trusted, after the costs. One that is not
   worth its costs, or would save less than `LEAST` of a batch, is not taken, unless it is pressing.
 - A processor takes part in one adaptation at a time. It is left alone until the outcome of its last one is known
-  (`record`), so outcomes do not mix. Only a push to disk that keeps a budget does not wait; what it disturbs has
-  no outcome.
+  (`record`), so outcomes do not mix. Only a push to disk that keeps a budget neither waits nor lets others wait, but in
+  the same step: it is there at once, and what comes of it is told in bytes.
 - Of two proposals that want the same processor the better one is waited for, if it has to wait.
 - Rows are held back for one batch at a time. That goes on for as long as it pays, and has one outcome at its end.
 
@@ -14,7 +14,7 @@ propose.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -24,7 +24,6 @@ from anabranch.manager.arbitration.proposal import Proposal
 from anabranch.manager.arbitration.record import Course, Outcome, Record
 from anabranch.manager.arbitration.sentences import (
     decided_sentence,
-    disturbed_sentence,
     outcome_sentence,
     refused_sentence,
 )
@@ -50,12 +49,16 @@ class Verdict(StrEnum):
 
 @dataclass(slots=True)
 class Holding:
-    """Rows of a processor that have been held back for some batches: what was predicted so far, and measured."""
+    """Rows of a processor that have been held back for some batches: what was predicted so far, and measured.
+
+    It has `ended` when they are to go on; the batch in which they do counts as well.
+    """
 
     proposal: Proposal
     step: int
     predicted: float = 0.0
     measured: float = 0.0
+    ended: bool = False
 
 
 @dataclass(slots=True)
@@ -73,11 +76,12 @@ class Arbiter:
         """See what has come of what was decided before."""
         if len(snapshot.processors) != self._processors:
             self.records, self.holdings, self._processors = [], {}, len(snapshot.processors)
+        sentences: list[Sentence] = []
         if snapshot.arrived > 0:
             self._batch += 1
             self.trust.recover()
-            self._look_at_holdings(workload)
-        kept, sentences = [], []
+            sentences += self._look_at_holdings(workload)
+        kept = []
         for record in self.records:
             course = record.course(snapshot, self._batch)
             if course is Course.REFUSED:
@@ -91,12 +95,14 @@ class Arbiter:
 
     def judge(self, proposals: Sequence[Proposal], snapshot: Snapshot, workload: Workload) -> list[Verdict]:
         """What becomes of proposals, in their order."""
-        watched = {p for record in self.records for p in record.proposal.processors}
+        watched = {
+            p for record in self.records if not _keeps_budget(record.proposal) for p in record.proposal.processors
+        }
         watched |= {view.processor for view in snapshot.processors if view.moves}
         verdicts, taken, wanted = [Verdict.LEFT] * len(proposals), set[int](), set[int]()
         for nth in sorted(range(len(proposals)), key=lambda nth: (-self._net(proposals[nth]), proposals[nth].kind)):
             proposal = proposals[nth]
-            if not self._is_worth(proposal, workload):
+            if not self._is_worth(proposal, workload) or self._was_told(proposal):
                 continue
             free = not proposal.processors & (taken if _keeps_budget(proposal) else wanted | watched)
             verdicts[nth] = Verdict.TAKEN if free else Verdict.WAITS
@@ -112,18 +118,14 @@ class Arbiter:
                 [processor] = proposal.processors
                 held.add(processor)
                 if processor in self.holdings:
-                    self.holdings[processor].proposal = proposal
+                    self.holdings[processor].proposal, self.holdings[processor].ended = proposal, False
                     continue
                 self.holdings[processor] = Holding(proposal, snapshot.step)
             else:
-                sentences += self._disturb(proposal.processors)
                 self.records.append(Record.of(proposal, snapshot, workload, self._batch))
             sentences.append(decided_sentence(proposal, self.trust.of(proposal.kind), dry_run=self.dry_run))
-        for processor in sorted(self.holdings.keys() - held):
-            holding = self.holdings.pop(processor)
-            if not self.dry_run and holding.predicted > 0:
-                outcome = Outcome(holding.predicted, holding.measured, holding.predicted, holding.measured)
-                sentences.append(self._learned(holding.proposal, holding.step, outcome))
+        for processor in self.holdings.keys() - held:
+            self.holdings[processor].ended = True
         return sentences
 
     def _net(self, proposal: Proposal) -> float:
@@ -136,17 +138,24 @@ class Arbiter:
         worth = self._net(proposal) > 0 and workload.batches >= KNOWN
         return worth and (estimate.once > 0 or estimate.per_batch >= LEAST * estimate.before)
 
-    def _look_at_holdings(self, workload: Workload) -> None:
-        for processor, holding in self.holdings.items():
-            estimate = holding.proposal.estimate
-            holding.predicted += estimate.per_batch
-            holding.measured += estimate.before - float(workload.last[processor])
+    def _was_told(self, proposal: Proposal) -> bool:
+        """Whether a dry run has told not long ago that something like it would be done."""
+        told = ((record.proposal.kind, record.proposal.processors) for record in self.records)
+        return self.dry_run and (proposal.kind, proposal.processors) in told
 
-    def _disturb(self, processors: Collection[int]) -> list[Sentence]:
-        """Give up the outcomes of adaptations of some processors, since there is another one now."""
-        disturbed = [record for record in self.records if record.proposal.processors & {*processors}]
-        self.records = [record for record in self.records if record not in disturbed]
-        return [] if self.dry_run else [disturbed_sentence(record) for record in disturbed]
+    def _look_at_holdings(self, workload: Workload) -> list[Sentence]:
+        """Add up what batches have gained by holding rows back, and lost by letting them go on."""
+        sentences = []
+        for processor, holding in [*self.holdings.items()]:
+            estimate = holding.proposal.estimate
+            holding.measured += estimate.before - float(workload.last[processor])
+            holding.predicted += 0.0 if holding.ended else estimate.per_batch
+            if holding.ended:
+                del self.holdings[processor]
+                if not self.dry_run:
+                    outcome = Outcome(holding.predicted, holding.measured, holding.predicted, holding.measured)
+                    sentences.append(self._learned(holding.proposal, holding.step, outcome))
+        return sentences
 
     def _learn(self, record: Record, outcome: Outcome) -> Sentence:
         return self._learned(record.proposal, record.step, outcome)

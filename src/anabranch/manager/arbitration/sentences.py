@@ -27,15 +27,18 @@ def decided_sentence(proposal: Proposal, trust: float, *, dry_run: bool) -> Sent
     estimate = proposal.estimate
     predicted = []
     if estimate.per_batch > 0:
+        lasting = max(round(estimate.lasting), 1)
         predicted.append(
-            f"{format_seconds(estimate.per_batch)} of {format_seconds(estimate.before)} less per batch, for about "
-            f"{max(round(estimate.lasting), 1)} batches"
+            f"save {format_seconds(estimate.per_batch)} of {format_seconds(estimate.before)} per batch, for "
+            f"{f'about {lasting} batches' if lasting > 1 else 'a batch'}"
         )
-    if estimate.once > 0:
-        predicted.append(f"{format_seconds(estimate.once)} once, as memory is relieved")
+    if estimate.pressing:
+        predicted.append("keep to the memory that there is")
+    elif estimate.once > 0:
+        predicted.append("make memory last longer")
     text = (
-        f"{_where(proposal)}{' would be done' if dry_run else ''}: predicted are "
-        f"{' and '.join(predicted) or 'no gain'}, for {format_seconds(estimate.costs)} of work, since {proposal.reason}"
+        f"{_where(proposal)}{' would be done' if dry_run else ''}: predicted to {' and to '.join(predicted)}, for "
+        f"{format_seconds(estimate.costs)} of work, since {proposal.reason}"
     )
     details = {
         **_details(proposal),
@@ -55,9 +58,6 @@ def decided_sentence(proposal: Proposal, trust: float, *, dry_run: bool) -> Sent
 
 def outcome_sentence(proposal: Proposal, step: int, outcome: Outcome, trust: float) -> Sentence:
     """What has come of an adaptation, beside what was predicted."""
-    told = f"{format_seconds(max(outcome.measured, 0.0))} gained, {format_seconds(outcome.gain)} were predicted"
-    if outcome.measured < 0:
-        told = f"{format_seconds(-outcome.measured)} lost, a gain of {format_seconds(outcome.gain)} was predicted"
     details = {
         **_details(proposal),
         "decided": step,
@@ -65,23 +65,24 @@ def outcome_sentence(proposal: Proposal, step: int, outcome: Outcome, trust: flo
         "measured": {"per batch": outcome.measured_per_batch, "gain": outcome.measured},
         "trust": trust,
     }
-    return Sentence(EventKind.OUTCOME, f"{_where(proposal)} after step {step}: {told}; trust {trust:.2f}", details)
-
-
-def disturbed_sentence(record: Record) -> Sentence:
-    """An adaptation whose outcome cannot be told, since there was another one of its processors."""
-    return _untold(record, "what it has gained cannot be told, since a budget had to be kept")
+    text = f"{_where(proposal)} after step {step}: {_told(outcome)}; trust {trust:.2f}"
+    return Sentence(EventKind.OUTCOME, text, details)
 
 
 def refused_sentence(record: Record) -> Sentence:
     """A wish that was not carried out."""
-    return _untold(record, "it was not carried out")
-
-
-def _untold(record: Record, told: str) -> Sentence:
     predicted = {"per batch": record.proposal.estimate.per_batch, "gain": record.proposal.estimate.gain}
     details = {**_details(record.proposal), "decided": record.step, "predicted": predicted, "measured": None}
-    return Sentence(EventKind.OUTCOME, f"{_where(record.proposal)} after step {record.step}: {told}", details)
+    text = f"{_where(record.proposal)} after step {record.step}: it was not carried out"
+    return Sentence(EventKind.OUTCOME, text, details)
+
+
+def _told(outcome: Outcome) -> str:
+    if not outcome.per_batch:
+        return "memory was kept to" if outcome.measured >= outcome.gain else "memory was not kept to"
+    if outcome.measured < 0:
+        return f"{format_seconds(-outcome.measured)} lost, a gain of {format_seconds(outcome.gain)} was predicted"
+    return f"{format_seconds(outcome.measured)} gained, {format_seconds(outcome.gain)} were predicted"
 
 
 def _where(proposal: Proposal) -> str:

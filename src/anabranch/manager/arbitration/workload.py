@@ -9,14 +9,18 @@ The seconds of an operator on a processor are shared out to partition groups by 
 them and the results that they gave. What no operator takes of the time, such as the start of a task, stays where it is
 when groups move.
 
+When a processor's load has been `TURN` times what it was, or the other way, in two batches on end, there was a turn of
+load: then the batches before count no more.
+
 Steps without rows are no batches. If they deliver what spilling has postponed they tell what a byte on disk costs.
+Before, to clean up a row is taken to cost as much as any other work for one.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +30,11 @@ from anabranch.manager.snapshot import Floats, ProcessorView, Snapshot
 
 # Batches that are looked at.
 WINDOW = 4
+# How many times more or less a load is after a turn, and in how many batches on end.
+TURN, TURNED = 1.5, 2
 # What a processor's load has to be above the mean for it to be late, as for the skew buffer.
 LATE = 1.25
-# Seconds per byte that clean-up reads and joins, before any was measured; what a measurement counts against it.
-CLEAN_UP_SECONDS_PER_BYTE = 1e-8
+# What a measurement of clean-up counts against earlier ones.
 MEASURED_WEIGHT = 0.25
 
 
@@ -54,7 +59,8 @@ class Workload:
     `loads` are seconds per batch by processor, `last` those of the last batch alone, `operators` those of each operator
     there, and `paces` the seconds for a row of work, alike. `work` is by operator and partition group, per batch. State
     has grown by so many bytes per batch (`growth`), and processors were `late` in so many batches up to now. A batch
-    brings so many `rows` and takes so many `seconds`. There were so many `batches` under this plan.
+    brings so many `rows` and takes so many `seconds`. There were so many `batches` under this plan. To clean up a byte
+    on disk takes so many `clean_up_seconds`.
     """
 
     batches: int
@@ -67,7 +73,7 @@ class Workload:
     work: Floats
     growth: Floats
     late: Floats
-    clean_up_seconds: float = CLEAN_UP_SECONDS_PER_BYTE
+    clean_up_seconds: float = 0.0
 
     def busiest(self, processors: Iterable[int]) -> float:
         """The load of the busiest of some processors."""
@@ -118,7 +124,8 @@ class WorkloadTracker:
     _late: Floats = field(default_factory=lambda: np.empty(0))
     _number: int = 0
     _on_disk: int = 0
-    _clean_up_seconds: float = CLEAN_UP_SECONDS_PER_BYTE
+    _row_bytes: float = 0.0
+    _clean_up_seconds: float | None = None
 
     def follow(self, snapshot: Snapshot) -> Workload | None:
         """The workload up to a snapshot; None before there was a batch."""
@@ -136,7 +143,12 @@ class WorkloadTracker:
             if self._counts and self._counts[-1].shape != counts.shape:
                 self._counts.clear()
             self._counts.append(counts)
+            if len(self._batches) > 1:
+                # As long as nothing is purged state grows by what arrives.
+                grown = float((self._batches[-1].state - self._batches[-2].state).sum())
+                self._row_bytes = max(self._row_bytes, grown / snapshot.arrived)
             self._note_late(self._batches[-1], snapshot)
+            self._forget_before_turn()
         return self._workload() if self._batches else None
 
     def _note_late(self, batch: Batch, snapshot: Snapshot) -> None:
@@ -145,13 +157,25 @@ class WorkloadTracker:
         late = (loads > LATE * loads.mean()) | waiting
         self._late = np.where(late, self._late + 1, 0)
 
+    def _forget_before_turn(self) -> None:
+        loads = np.array([batch.cpu * _stretches([batch]) for batch in self._batches])
+        before, after = loads[:-TURNED], loads[-TURNED:]
+        if len(before) and np.any(
+            (after.min(axis=0) > TURN * before.max(axis=0)) | (before.min(axis=0) > TURN * after.max(axis=0))
+        ):
+            for _ in before:
+                self._batches.popleft()
+            while len(self._counts) > TURNED + 1:
+                self._counts.popleft()
+
     def _price_clean_up(self, snapshot: Snapshot) -> None:
         """Learn what clean-up costs from a step that did nothing else."""
         on_disk = sum(view.spilled_bytes for view in snapshot.processors)
         read, self._on_disk = self._on_disk - on_disk, on_disk
         if snapshot.arrived == 0 and read > 0:
             price = sum(view.cpu for view in snapshot.processors) / read
-            self._clean_up_seconds += MEASURED_WEIGHT * (price - self._clean_up_seconds)
+            before = price if self._clean_up_seconds is None else self._clean_up_seconds
+            self._clean_up_seconds = before + MEASURED_WEIGHT * (price - before)
 
     def _workload(self) -> Workload:
         batches = list(self._batches)
@@ -163,7 +187,7 @@ class WorkloadTracker:
         first, last = self._counts[0], self._counts[-1]
         grown = np.where(last >= first, last - first, last) / max(len(self._counts) - 1, 1)
         states = [batch.state for batch in batches]
-        return Workload(
+        workload = Workload(
             batches=self._number,
             rows=float(np.median([batch.arrived for batch in batches])),
             seconds=float(np.median([batch.seconds for batch in batches])),
@@ -174,8 +198,14 @@ class WorkloadTracker:
             work=grown.astype(np.float64),
             growth=np.maximum(states[-1] - states[0], 0.0) / max(len(states) - 1, 1),
             late=self._late.copy(),
-            clean_up_seconds=self._clean_up_seconds,
         )
+        return replace(workload, clean_up_seconds=self._price(workload))
+
+    def _price(self, workload: Workload) -> float:
+        """What it takes to clean up a byte."""
+        if self._clean_up_seconds is not None or not self._row_bytes:
+            return self._clean_up_seconds or 0.0
+        return workload.row_seconds / self._row_bytes
 
 
 def plan_key(snapshot: Snapshot) -> object:

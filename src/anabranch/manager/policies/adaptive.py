@@ -14,8 +14,10 @@ begin anew with each plan, unless they span plans themselves.
 from __future__ import annotations
 
 import copy
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import Action
@@ -26,21 +28,22 @@ from anabranch.manager.arbitration.workload import Workload, WorkloadTracker, pl
 from anabranch.manager.estimates import Circumstances, estimate, touched_by
 from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.policies.balance import Balance
-from anabranch.manager.policies.flux import FluxLoad
+from anabranch.manager.policies.flux import FluxLoad, FluxMemory
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.skew_buffer import SkewBuffer
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy, Snapshot
 
 # By kind of adaptation, who proposes it. How often things move is up to the arbiter, and how much at a time to what it
-# is estimated to gain. Spilling is proposed besides relocation, not instead.
-PROPOSERS: dict[str, Callable[[], Policy]] = {
-    "spill": Spill,
-    "relocation": lambda: LazyDisk(span="1 second", spill=Spill(push=0)),
-    "load_balancing": lambda: FluxLoad(per_round=16),
-    "skew_buffer": SkewBuffer,
-    "migration": AutoMigrate,
-    "reallocation": Balance,
+# is estimated to gain. Spilling is proposed besides relocation, not instead. For memory lazy-disk proposes the most
+# productive groups of who has the most, and Flux the largest ones of who lacks the most.
+PROPOSERS: dict[str, tuple[Callable[[], Policy], ...]] = {
+    "spill": (Spill,),
+    "relocation": (lambda: LazyDisk(span="1 second", spill=Spill(push=0)), lambda: FluxMemory(per_round=16)),
+    "load_balancing": (lambda: FluxLoad(per_round=16),),
+    "skew_buffer": (SkewBuffer,),
+    "migration": (AutoMigrate,),
+    "reallocation": (Balance,),
 }
 # What remembers what it has seen rather than what it has decided is never set back.
 OBSERVERS = ("skew_buffer",)
@@ -48,15 +51,17 @@ OBSERVERS = ("skew_buffer",)
 
 @dataclass(slots=True)
 class Proposer:
-    """A policy that proposes one kind of adaptation; `before` is what it was before the last snapshot."""
+    """A policy that proposes one kind of adaptation, made anew by `make`; `before` is what it was before the last
+    snapshot."""
 
     kind: str
+    make: Callable[[], Policy]
     policy: Policy
     before: Policy | None = None
 
     def propose(self, circumstances: Circumstances) -> list[Proposal]:
         """What the policy decides, by the processors that it touches."""
-        self.before = None if self.kind in OBSERVERS else copy.deepcopy(self.policy)
+        self.before = None if self.kind in OBSERVERS else copied(self.policy)
         together: dict[tuple[str, frozenset[int]], list[Action]] = {}
         for action in self.policy.decide(circumstances.snapshot):
             touched = touched_by(action, circumstances.snapshot)
@@ -70,6 +75,22 @@ class Proposer:
         """Forget the last snapshot, and what was proposed for it."""
         if self.before is not None:
             self.policy = self.before
+
+
+def copied(value: Any) -> Any:
+    """A copy of what a policy remembers. Values that cannot change, such as snapshots, are shared."""
+    if isinstance(value, dict):
+        return {key: copied(part) for key, part in value.items()}
+    if isinstance(value, deque):
+        return deque(map(copied, value), value.maxlen)
+    if isinstance(value, list | set):
+        return type(value)(map(copied, value))
+    if not is_dataclass(value) or getattr(value, "__dataclass_params__").frozen:  # noqa: B009, mypy does not know it
+        return value
+    twin = copy.copy(value)
+    for entry in fields(value):
+        setattr(twin, entry.name, copied(getattr(value, entry.name)))
+    return twin
 
 
 @dataclass(slots=True)
@@ -117,7 +138,9 @@ class Adaptive:
             if not isinstance(getattr(self, name), bool):
                 raise ConfigError(f"{name} is True or False, not {getattr(self, name)!r}")
         self._arbiter = Arbiter(self.dry_run)
-        self._proposers = [Proposer(kind, make()) for kind, make in PROPOSERS.items() if getattr(self, kind)]
+        self._proposers = [
+            Proposer(kind, make, make()) for kind, makers in PROPOSERS.items() if getattr(self, kind) for make in makers
+        ]
 
     @property
     def spans_plans(self) -> bool:
@@ -165,7 +188,7 @@ class Adaptive:
         before, self._plan = self._plan, plan_key(snapshot)
         if before not in (None, self._plan):
             self._proposers = [
-                one if getattr(one.policy, "spans_plans", False) else Proposer(one.kind, PROPOSERS[one.kind]())
+                one if getattr(one.policy, "spans_plans", False) else Proposer(one.kind, one.make, one.make())
                 for one in self._proposers
             ]
 

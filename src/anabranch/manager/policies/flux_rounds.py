@@ -80,10 +80,6 @@ class Collected:
     resting: frozenset[Partition] = frozenset()
     back: frozenset[tuple[int, int]] = frozenset()
 
-    def __deepcopy__(self, memo: object) -> Collected:
-        """The same: nobody changes it."""
-        return self
-
     @classmethod
     def begin(cls, snapshot: Snapshot) -> Collected:
         """Begin a round after a snapshot."""
@@ -151,10 +147,6 @@ class Damping:
     round: int = 0
     flows: Mapping[tuple[int, int], int] = field(default_factory=dict)
     moved: Mapping[Partition, Moved] = field(default_factory=dict)
-
-    def __deepcopy__(self, memo: object) -> Damping:
-        """The same: nobody changes it."""
-        return self
 
     def resting(self, batch: int) -> frozenset[Partition]:
         """The partitions that must not move yet."""

@@ -1,4 +1,5 @@
-"""From bound queries to what runs: network, layout and the packed streams, all analysed by Spark before any data."""
+"""Prepare bound queries: make their network, its layout and the packed streams; Spark analyses all of it before any
+data."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ def prepare(
 ) -> PreparedPlan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
 
-    If a plan is `running`, what its streaming query packs is kept if that is enough. Else streams are read anew; those
-    that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
+    are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
     """
     network = network_of(requests, streams)
     known = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -75,7 +76,7 @@ def prepare(
 
 @dataclass(frozen=True, slots=True)
 class _Streaming:
-    """What Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
+    """The columns and streams that Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
 
     packing: PackedLayout
     packed: DataFrame
@@ -84,13 +85,13 @@ class _Streaming:
 
 
 def _kept(layout: Layout, running: PreparedPlan) -> _Streaming | None:
-    """What a running query packs already; None if the layout needs more."""
+    """The streaming part of the running plan; None if the layout needs more than that packs."""
     shares = shares_of(layout, running.packing)
     return None if shares is None else _Streaming(running.packing, running.packed, running.read, shares)
 
 
 def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -> _Streaming:
-    """What the layout needs, read anew."""
+    """A streaming part that packs all the layout needs."""
     packing = packed_layout(layout)
     used = [source.stream for source in packing.sources]
     names = tuple(dict.fromkeys([*read_before, *used]))
@@ -106,11 +107,11 @@ def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -
 
 
 def _relations(stream: DataFrame) -> int:
-    """How many sources of Spark's a stream consists of."""
+    """The number of Spark's sources that a stream consists of."""
     return len(streaming_leaves(stream))
 
 
 def streaming_leaves(stream: DataFrame) -> list[Any]:
-    """The sources of a stream, as they stand in Spark's plan."""
+    """The sources of a stream: the leaves of Spark's plan that stream."""
     leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]
