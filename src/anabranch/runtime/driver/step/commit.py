@@ -66,7 +66,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         hold=change.hold,
         moving=after.moving,
         diffusions=after.diffusions,
-        asked=in_force.asked,
+        initial=in_force.initial,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
