@@ -2,6 +2,7 @@
 
 events      what happened and why; also logged
 progress    what a step has done, as one value; rendered for `lastProgress`
+diffused    diffused partition groups, and what diffusion costs
 orders      orders of joins with their costs, as a table
 numbers     bytes, counts and durations for people
 story       a run so far, as the terminal tells it

@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.diffused import DiffusedGroups, overhead
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count
 from anabranch.observe.orders import orders_tables
@@ -126,7 +127,8 @@ class Inspection:
     """A checkpoint at one moment, with its newest events if they were asked for.
 
     State, queries, inputs and groups are those of the newest readable step. `orders` are what orders of joins were said
-    to cost when that was measured last, None if it never was.
+    to cost when that was measured last, None if it never was. Of the groups some are `diffused`, so that in the newest
+    step `copied` rows were received more than once.
     """
 
     path: str
@@ -145,6 +147,8 @@ class Inspection:
     damage: tuple[str, ...]
     events: tuple[Event, ...] = ()
     orders: dict[str, Any] | None = None
+    diffused: tuple[DiffusedGroups, ...] = ()
+    copied: int = 0
 
     def document(self) -> dict[str, Any]:
         """Everything, for `json.dumps`."""
@@ -166,6 +170,8 @@ def describe(found: Inspection, *, groups: bool = False, plans: bool = False) ->
         yield _spilled(found.spilled)
     if found.groups:
         yield from _groups(found.groups, all_of_them=groups)
+    if found.diffused:
+        yield _diffused(found)
     if plans:
         yield from orders_tables(found.orders, found.steps[-1].number if found.steps else 0)
     if found.events:
@@ -258,6 +264,11 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
             f"{'at most' if entry.at_most else 'about'} {format_count(entry.owed)}" if entry.owed else "none",
         )
     return table
+
+
+def _diffused(found: Inspection) -> Text:
+    lines = [entry.sentence for entry in found.diffused]
+    return Text("\n".join([*lines, f"diffusion in the last step: {overhead(found.diffused, found.copied)}"]))
 
 
 def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:

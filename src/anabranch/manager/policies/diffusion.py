@@ -178,7 +178,7 @@ class Reason:
         copies = (len(hosts.processors) - 1) * float(rows.sum() - rows[hot.master])
         weights = tuple(round(part, 3) for part in hosts.parts)
         text = f"{self._change(hot, rows)}; expected then: {self._then()}, and {copies:,.0f} rows more a batch received"
-        return DiffuseGroups(hot.operator, (hot.group,), hot.master, hosts.processors, weights, text)
+        return DiffuseGroups(hot.operator, (hot.group,), hot.master, hosts.processors, weights, text, copies)
 
     def gathered(self) -> str:
         """Why it is better at one processor."""
