@@ -18,9 +18,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.patterns.named import PATTERNS
+from anabranch.manager.patterns.operator_graph import OperatorGraph
+from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.snapshot import Policy
-from anabranch.plan.network import Network
-from anabranch.plan.placement import Placement, even_placement, place
+from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
@@ -259,16 +261,17 @@ class Life:
         return take
 
 
-def placing(rng: random.Random, groups: int, processors: int) -> Callable[[Network], tuple[Placement, ...]]:
-    """Operators anywhere: spread, whole on a processor, or scattered group by group."""
+def placing(rng: random.Random, groups: int, processors: int) -> Callable[[OperatorGraph], tuple[Placement, ...]]:
+    """Operators by any pattern, or anywhere: spread, whole on a processor, or scattered group by group."""
 
     def one() -> Placement:
         scattered = tuple(rng.randrange(processors) for _ in range(groups))
         return rng.choice([even_placement(groups, processors), (rng.randrange(processors),) * groups, scattered])
 
-    if rng.random() < 0.3:
-        return lambda network: place("spread", len(network.operators), groups, processors)
-    return lambda network: tuple(one() for _ in network.operators)
+    if rng.random() < 0.6:
+        pattern = PATTERNS[rng.choice(list(PATTERNS))]
+        return lambda graph: placements_of(pattern, graph, groups, processors)
+    return lambda graph: tuple(one() for _ in graph.operators)
 
 
 @contextmanager

@@ -20,9 +20,9 @@ from anabranch.api.query import Query
 from anabranch.api.testing.streams import fed_stream
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE
+from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.observe.events import EventLog
 from anabranch.plan.join_order import shape_of
-from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import check_routings
 from anabranch.plan.shape_text import shape_text
@@ -74,7 +74,7 @@ class Steps:
     answers: list[pa.Table] = field(default_factory=list)
     joins: str = "auto"
     emit: str = "tuple"
-    place: Callable[[Network], tuple[Placement, ...]] | None = None
+    place: Callable[[OperatorGraph], tuple[Placement, ...]] | None = None
     name: str = "query"
     others: Mapping[str, str] = field(default_factory=dict)
     other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,20 +20,14 @@ from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
+from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
+from anabranch.manager.patterns.named import SPREAD, pattern_of
+from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
-from anabranch.plan.network import Network, Request
-from anabranch.plan.placement import (
-    EVEN,
-    ROUND_ROBIN,
-    SPREAD,
-    Placement,
-    check_pattern,
-    check_shares,
-    even_placement,
-    place,
-)
+from anabranch.plan.network import Request
+from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import prepare
@@ -61,8 +55,9 @@ class Engine:
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
-        placement: where operators are: "spread" over all processors, or each whole on one, in turn ("round-robin").
-            The answer is the same; a checkpoint may be resumed with another one.
+        placement: where operators are at first (docs/placement.md): a pattern such as `ab.Grouping()`, or the name of
+            one: "spread" over all processors, or whole ones, "round-robin" or by "grouping" neighbours, or what needs
+            the "fewest-rounds". The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
         policies: they decide how the running query is adapted. The default is `[ab.Spill()]`, which acts once there is
@@ -76,9 +71,11 @@ class Engine:
     groups: int = DEFAULT_GROUPS
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
-    placement: str = SPREAD
+    placement: str | Pattern = SPREAD
     policies: Sequence[Policy] | None = None
     initial_placement: str | Sequence[float] = EVEN
+    # Where operators are on record to have been placed, by identity; the pattern places the others.
+    _placed: Mapping[str, Placement] = field(default_factory=dict, init=False, repr=False)
     _sources: Sources = field(default_factory=Sources, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
@@ -91,8 +88,8 @@ class Engine:
         if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
-        check_pattern(self.placement)
-        if check_shares(self.initial_placement, self.processors) is not None and self.placement != SPREAD:
+        shares = check_shares(self.initial_placement, self.processors)
+        if shares is not None and not isinstance(pattern_of(self.placement), Spread):
             raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
@@ -262,7 +259,7 @@ class Engine:
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
             policies=tuple(self.policies or ()),
-            whole=self.placement == ROUND_ROBIN,
+            pattern=pattern_of(self.placement),
         )
 
     def _prepare(
@@ -292,10 +289,14 @@ class Engine:
         """Prepare queries that were checked one by one; the streaming query of a `running` plan is kept if it can."""
         return self._prepare(requests, read_before=read_before, running=running, checked=True)
 
-    def _place(self, network: Network) -> tuple[Placement, ...]:
+    def _place(self, graph: OperatorGraph) -> tuple[Placement, ...]:
         processors = self.processors or 1
         shares = check_shares(self.initial_placement, processors)
-        return place(self.placement, len(network.operators), self.groups, processors, shares)
+        placed = placements_of(pattern_of(self.placement), graph, self.groups, processors, shares)
+        return tuple(
+            self._placed.get(operator.identity, placement)
+            for operator, placement in zip(graph.operators, placed, strict=True)
+        )
 
     def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
         if time is None:

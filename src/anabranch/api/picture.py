@@ -25,6 +25,7 @@ def draw(
         groups=plan.layout.processor.groups,
         processors=processors,
         measured=measured,
+        flow=plan.graph.flow,
     )
 
 

@@ -31,7 +31,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
         "processors": settings.processors,
         "groups": settings.groups,
         "memory": settings.memory,
-        "placement": engine.placement,
+        "placement": engine.placement if isinstance(engine.placement, str) else repr(engine.placement),
         "initial_placement": engine.initial_placement
         if isinstance(engine.initial_placement, str)
         else list(engine.initial_placement),

@@ -65,6 +65,8 @@ def clean_up_stopped(
         spark = session_like(start_spark())
         put_in_force(spark, settings)
         engine, writers = _rebuild(spark, checkpoint.path, body, empty)
+        # The pattern may have been one of the program's own; what it gave is on record.
+        engine._placed = dict(zip(checkpoint.plan(last.plan)["operators"], last.initial.placements, strict=True))
         opened = _open(engine, writers, checkpoint)
         runner, packed = opened.runner, no_rows(spark, opened.plan)
         tell(runner.status.owing_groups)
@@ -139,8 +141,6 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
         groups=body["groups"],
         quarantine=body["quarantine"],
         late_rows=body["late_rows"],
-        placement=body["placement"],
-        initial_placement=body["initial_placement"],
         policies=[],
     )
     for name, stream in body["streams"].items():

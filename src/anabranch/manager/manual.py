@@ -15,6 +15,8 @@ from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.diffusable import aliases_at, port_name
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.patterns.operator_graph import OperatorGraph
+from anabranch.manager.patterns.pattern import Pattern, check_placed, spread_over
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
@@ -126,15 +128,20 @@ def spilling(
 
 
 def rescaled_placements(
-    distribution: Distribution, plan: PlanShape, processors: int, *, whole: bool
+    distribution: Distribution, plan: PlanShape, processors: int, pattern: Pattern, graph: OperatorGraph
 ) -> tuple[Placement, ...]:
-    """The placements on another number of processors: state is spread evenly, a `whole` operator stays on one."""
+    """The placements on another number of processors: where the pattern puts them, families as their first operator.
+
+    What it spreads over all processors stays where it is as far as an even spread allows.
+    """
     if not is_whole(processors) or processors < 1:
         raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
     even_placement(distribution.groups, processors)
+    everybody = tuple(range(processors))
+    homes = check_placed(pattern, graph, everybody, pattern.place(graph, everybody))
     return tuple(
-        (operator.family % processors,) * len(placement) if whole else rescaled(placement, processors)
-        for operator, placement in zip(plan.operators, distribution.placements, strict=True)
+        rescaled(placement, processors) if hosts is None else spread_over(hosts, len(placement))
+        for hosts, placement in zip((homes[n] for n in plan.families), distribution.placements, strict=True)
     )
 
 

@@ -72,6 +72,39 @@ def compile_rounds(
     return Rounds(tuple(rounds), tuple(crossing), tuple(local))
 
 
+@dataclass(frozen=True, slots=True)
+class Dataflow:
+    """What decides about rounds besides placements: what operators are partitioned on, and the edges between them."""
+
+    partitioned_on: tuple[object, ...]
+    edges: tuple[Edge, ...]
+
+    def rounds(self, placements: Sequence[Placement] | None = None) -> Rounds:
+        """The fewest rounds; without placements all operators are placed alike."""
+        return compile_rounds(self.partitioned_on, self.edges, placements)
+
+    def count(self, placements: Sequence[Placement]) -> PlacementCounts:
+        """What a placement costs, by counts.
+
+        An edge between operators that are whole on one and the same processor does not cross, even if it takes a round.
+        """
+        rounds = self.rounds(placements)
+        crossing = [edge for edge in rounds.crossing if len({*placements[edge.lower], *placements[edge.upper]}) > 1]
+        return PlacementCounts(rounds.count, len(crossing), tuple(edge.lower for edge in crossing))
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementCounts:
+    """The rounds that a placement needs, and the edges that cross processors: the network connections of paper 5.
+
+    `senders` are the operators at the lower ends of these edges, one entry per edge.
+    """
+
+    rounds: int
+    crossing: int
+    senders: tuple[int, ...] = ()
+
+
 def rounds_of(
     network: Network,
     placements: Sequence[Placement] | None = None,
@@ -79,7 +112,14 @@ def rounds_of(
     in_place: Collection[int] = (),
     fused: Collection[tuple[int, int]] = (),
 ) -> Rounds:
-    """The rounds of a network; without placements all operators are placed alike.
+    """The rounds of a network; without placements all operators are placed alike."""
+    return dataflow_of(network, in_place=in_place, fused=fused).rounds(placements)
+
+
+def dataflow_of(
+    network: Network, *, in_place: Collection[int] = (), fused: Collection[tuple[int, int]] = ()
+) -> Dataflow:
+    """The dataflow of a network.
 
     What is selected between two operators is a Spark expression, so there they need an exchange, but for the `fused`
     ports, whose conditions processors evaluate themselves. So are the keys and arguments of a grouping, but for those
@@ -103,4 +143,4 @@ def rounds_of(
             partitioned_on.append(tuple(map(frozenset, operator.terms)))
         else:
             partitioned_on.append(("grouping", n) if crosses or joined is None else partitioned_on[joined])
-    return compile_rounds(partitioned_on, edges, placements)
+    return Dataflow(tuple(partitioned_on), tuple(edges))

@@ -53,6 +53,7 @@ def prepare(spark: SparkSession, file: RunFile) -> Query:
         quarantine=file.quarantine,
         late_rows=file.late_rows,
         policies=file.policies,
+        placement=file.placement,
         initial_placement=file.initial_placement or EVEN,
     )
     for stream in file.streams:

@@ -3,7 +3,7 @@
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
     processors = 2                   # optional, as are: groups, memory, quarantine, late_rows,
-                                     # joins, emit, initial_placement
+                                     # joins, emit, placement, initial_placement
 
     [streams.orders]                 # one table per stream
     format = "parquet"               # any format that Spark can stream from, or "anabranch-synthetic"
@@ -49,6 +49,7 @@ from anabranch.cli.run_files.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
+from anabranch.manager.patterns.named import SPREAD, pattern_of
 from anabranch.manager.policies import POLICIES
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
@@ -60,7 +61,7 @@ from anabranch.state.store import local_path
 
 _KEYS = """
     query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark policies
-    initial_placement
+    placement initial_placement
 """.split()
 
 Made = TypeVar("Made")
@@ -108,6 +109,7 @@ class RunFile:
     emit: str
     spark: dict[str, str]
     policies: tuple[Policy, ...] | None = None
+    placement: str = SPREAD
     initial_placement: tuple[float, ...] | None = None
 
 
@@ -146,6 +148,7 @@ def load(path: Path) -> RunFile:
         emit=top.text("emit") or EACH_TUPLE,
         spark=_spark(top),
         policies=_policies(top),
+        placement=top.check("placement", top.text("placement") or SPREAD, pattern_of),
         initial_placement=top.numbers("initial_placement"),
     )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.plan.network import Network, Request
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.columns import Columns
@@ -17,7 +18,7 @@ from anabranch.runtime.compile.splitting import Share
 
 @dataclass(frozen=True, slots=True)
 class PreparedPlan:
-    """Queries, ready to run together. `schemas` are those of their answers.
+    """Queries, ready to run together. `schemas` are those of their answers, `graph` is what patterns see of them.
 
     `packing` and `packed` live as long as Spark's streaming query, and so do `read`: the streams in the order in which
     that query has them, with how many sources of Spark's each one consists of and how often it occurs. `shares` are
@@ -26,6 +27,7 @@ class PreparedPlan:
 
     requests: tuple[Request, ...]
     network: Network
+    graph: OperatorGraph
     layout: Layout
     streams: dict[str, StreamSchema]
     columns: Columns

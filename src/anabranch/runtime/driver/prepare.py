@@ -10,8 +10,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
@@ -32,7 +33,7 @@ def prepare(
     sources: Sources,
     streams: Mapping[str, StreamSchema],
     *,
-    place: Callable[[Network], tuple[Placement, ...]],
+    place: Callable[[OperatorGraph], tuple[Placement, ...]],
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
@@ -52,7 +53,8 @@ def prepare(
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
-    placed = place(network)
+    graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
+    placed = place(graph)
     layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
     if not checked:
         check_lanes(spark, layout)
@@ -63,6 +65,7 @@ def prepare(
     return PreparedPlan(
         requests=tuple(requests),
         network=network,
+        graph=graph,
         layout=layout,
         streams=known,
         columns=columns,

@@ -68,10 +68,10 @@ class ManualChanges:
             _put_change_in_force(step, change)
 
     def rescale(self, processors: int) -> None:
-        """Spread state evenly over another number of processors; operators that are whole stay so."""
+        """Spread state evenly over another number of processors; what the pattern has whole stays so."""
         with self._between_batches() as step:
             before, settings = step.in_force.distribution, step.run.settings
-            placements = rescaled_placements(before, step.shape, processors, whole=settings.whole)
+            placements = rescaled_placements(before, step.shape, processors, settings.pattern, step.plan.graph)
             if processors == before.processors:
                 return
             _put_in_force(step, step.decision_maker.connections.rescale(before, processors, placements))

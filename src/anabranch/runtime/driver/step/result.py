@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.manager.memory.memory_use import MemoryUse
+from anabranch.manager.patterns import Pattern, Spread
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.diffused import DiffusedGroups
 from anabranch.runtime.exchange.processors import Reports
@@ -21,7 +22,7 @@ NO_BATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """The settings of the engine that matter to a step; `whole` operators are not spread when the run is rescaled."""
+    """The settings of the engine that matter to a step; `pattern` places operators anew when the run is rescaled."""
 
     processors: int
     groups: int
@@ -29,7 +30,7 @@ class StepSettings:
     quarantine: Path | None
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
-    whole: bool = False
+    pattern: Pattern = field(default_factory=Spread)
 
 
 @dataclass(frozen=True, slots=True)
