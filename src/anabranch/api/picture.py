@@ -51,4 +51,4 @@ def diffusion_lines(result: StepResult) -> Iterator[str]:
     yield from (entry.sentence for entry in result.diffused)
     if result.diffused:
         copied = sum(sum(report.copied) for report in result.reports)
-        yield f"diffusion in the last step: {overhead(result.diffused, copied)}"
+        yield f"what diffusion costs: {overhead(result.diffused, copied)}, in the last step"

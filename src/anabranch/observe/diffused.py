@@ -54,8 +54,8 @@ class DiffusedGroups:
 
 
 def overhead(diffused: tuple[DiffusedGroups, ...], copied: int) -> str:
-    """The rows of the last step that were received more than once, beside what was expected."""
+    """The rows of a step that were received more than once, and how many were expected."""
     expected = [entry.expected_copies for entry in diffused]
     known = sum(copies for copies in expected if copies is not None)
     told = f", {format_count(round(known))} expected" if None not in expected else ""
-    return f"{format_count(copied)} rows received more than once{told}"
+    return f"{format_count(copied)} rows copied{told}"

@@ -268,7 +268,9 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
 
 def _diffused(found: Inspection) -> Text:
     lines = [entry.sentence for entry in found.diffused]
-    return Text("\n".join([*lines, f"diffusion in the last step: {overhead(found.diffused, found.copied)}"]))
+    return Text(
+        "\n".join([*lines, f"what diffusion costs: {overhead(found.diffused, found.copied)}, in the last step"])
+    )
 
 
 def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:

@@ -39,7 +39,8 @@ class StepResult:
 
     `output_rows` are by query; `operators` are names, in the order of reports. `memory` is per processor: the use of
     its memory, and what it owes. `groups` are per processor, too: the statistics of the partition groups of each
-    operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`, and was committed at `time` by the driver's clock.
+    operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`,
+    and was committed at `time` by the driver's clock.
     """
 
     batch_id: int
