@@ -6,8 +6,9 @@ damage only if the step that names it is still among the retained ones after the
 from the newer steps.
 
 Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
-sizes only). Damage is collected, not raised, so that one look names all of it. Events are for people: those that cannot
-be read are left out, and that is no damage.
+sizes only). Damage is collected, not raised, so that one look names all of it. Where groups begin in files is known
+then, so it is also checked that every row is listed once, by a processor that it belongs to (`broken_shares`). Events
+are for people: those that cannot be read are left out, and that is no damage.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ from anabranch.observe.inspection import (
     SpineSeen,
     StepSeen,
 )
+from anabranch.state.broken_shares import broken_shares
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
-from anabranch.state.runs.run import RunFile, map_run
+from anabranch.state.runs.run import FileCuts, RunFile, map_run
 from anabranch.state.runs.slice import Slice
 from anabranch.state.runs.spine import Spine
 from anabranch.state.store import Json, read_document
@@ -234,6 +236,7 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
         for generation in state.generations:
             generations += generation.groups.mask()
     slices = _slices_by_file(listed)
+    cuts, undamaged = FileCuts(look.checkpoint.state, count or 1), len(look.damage)
     checked: set[tuple[str, int]] = set()
     for number, manifests in sorted(look.manifests.items(), reverse=True):
         for file in (file for manifest in manifests for file in manifest.files().values()):
@@ -245,11 +248,16 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
             except CorruptStateError as error:
                 look.note_damage(error, number)
                 continue
-            for piece, is_active in slices.get(file.name, []) if hashes is not None and number == newest else []:
+            if hashes is None or number != newest:
+                continue
+            cuts.learn(file.name, hashes)
+            for piece, is_active in slices.get(file.name, []):
                 counts = group_counts(hashes[piece.start : piece.stop], count)
                 (active if is_active else spilled).add(counts, piece)
     if quick or step is None:
         return ()
+    if len(look.damage) == undamaged:
+        _check_shares(look, step, cuts)
     return tuple(
         GroupSeen(
             group,
@@ -261,6 +269,22 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
         )
         for group in range(count)
     )
+
+
+def _check_shares(look: _Look, step: Step, cuts: FileCuts) -> None:
+    """Check that the newest step lists every row once, where its group's routing says."""
+    ports, operators = look.plans[step.plan]["ports"], look.plans[step.plan]["operators"]
+    own = [port["identity"].rpartition("/")[0] for port in ports]
+    owners = [operators.index(identity) for identity in own]
+    for broken in broken_shares(look.manifests[step.number], step.routings, owners, cuts):
+        names = [port["holds"] for port, owner in zip(ports, owners, strict=True) if owner == broken.operator]
+        what = f"the operator of {', '.join(names)}" if broken.port is None else names[broken.port]
+        look.note_damage(
+            CorruptStateError(
+                f"{look.checkpoint.path}: step {step.number}, {what}, partition group {broken.group}: {broken.problem}"
+            ),
+            step.number,
+        )
 
 
 @dataclass(slots=True)

@@ -48,6 +48,12 @@ def obstacles(change: Change, operator: int, groups: Collection[int]) -> Iterato
         yield f"rows of {_first(hold & chosen)} are to be held back in the next step; wait until they have gone on"
 
 
+def diffused_among(change: Change, operator: int, groups: Iterable[int]) -> list[int]:
+    """Those of some groups of an operator that are diffused."""
+    routing = change.distribution.routings[operator]
+    return [group for group in groups if routing.routes(group) is not None]
+
+
 def parties(change: Change, operator: int, groups: Iterable[int]) -> set[int]:
     """The processors that have a part in some groups of an operator."""
     routing = change.distribution.routings[operator]

@@ -113,9 +113,7 @@ def spilling(
         diffused = {group for group, _ in distribution.routings[shape.number].diffused}
         named = sorted(diffused & {*(groups or ())})
         if named:
-            raise ConfigError(
-                f"{numbered(named)} of the {shape.name} cannot be spilled: it is diffused; gather it first"
-            )
+            raise ConfigError(f"{numbered(named)} of the {shape.name} cannot be spilled while diffused; gather first")
         for p, manifest in enumerate(distribution.manifests):
             sizes = manifest.operators[shape.number].statistics.dense(distribution.groups).bytes
             own = tuple(group for group in chosen if sizes[group] and group not in diffused)

@@ -325,7 +325,9 @@ def _verdict(found: Inspection) -> Text:
         lines = "\n".join(f"  {problem}" for problem in found.damage)
         remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
         return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
-    checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
+    checked = "every file is there (not read)"
+    if found.verified:
+        checked = "every file is there and its checksum matches, and every row is listed once, where it belongs"
     return Text(f"sound: {checked}", style="green")
 
 
