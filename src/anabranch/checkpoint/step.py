@@ -102,7 +102,9 @@ class Step:
 
     def to_json(self) -> Json:
         """The step as the document that is committed."""
-        body = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "routings"}
+        body = {
+            entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("routings", "initial")
+        }
         return {
             **body,
             "placements": [routing.to_json() for routing in self.routings],

@@ -267,10 +267,8 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
 
 
 def _diffused(found: Inspection) -> Text:
-    lines = [entry.sentence for entry in found.diffused]
-    return Text(
-        "\n".join([*lines, f"what diffusion costs: {overhead(found.diffused, found.copied)}, in the last step"])
-    )
+    cost = f"what diffusion costs: {overhead(found.diffused, found.copied)}, in the last step"
+    return Text("\n".join([*(entry.sentence for entry in found.diffused), cost]))
 
 
 def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
