@@ -10,7 +10,7 @@ from anabranch.manager.diffusion import Diffusion, Occasion, routes_of
 from anabranch.manager.plan_shape import Edge, OperatorShape, PlanShape
 from anabranch.observe.diffused import DiffusedGroups, overhead
 from anabranch.observe.progress import OperatorProgress
-from anabranch.observe.story import Story, batch_seen
+from anabranch.observe.story import Story, batch_summary
 from anabranch.observe.terminal import batch_line
 from anabranch.plan.routing import Routing
 from tests.observe.test_terminal import drawn, progress
@@ -52,9 +52,9 @@ def test_the_overhead_is_told_beside_what_was_expected_if_all_of_it_was() -> Non
 def test_the_panel_and_the_line_of_a_batch_tell_it() -> None:
     story, told = Story(), progress(0)
     operators = (OperatorProgress("join of A, B", 1_000, 10, 1.0, copied=1_234),)
-    batch = batch_seen(replace(told, step=replace(told.step, diffused=(HOT,), operators=operators)))
+    batch = batch_summary(replace(told, step=replace(told.step, diffused=(HOT,), operators=operators)))
     story.add(batch)
     assert any("diffused" in line and "A spread; 1,234 rows copied, 240 expected" in line for line in drawn(story, 80))
     assert "1 diffused group, 1,234 rows copied, 240 expected" in batch_line(batch, 1.0)
-    story.add(batch_seen(progress(1)))
+    story.add(batch_summary(progress(1)))
     assert any("0  groups; 0 rows copied" in line for line in drawn(story, 80)), "until it is forgotten"

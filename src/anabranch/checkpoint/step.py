@@ -102,11 +102,9 @@ class Step:
 
     def to_json(self) -> Json:
         """The step as the document that is committed."""
-        body = {
-            entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in ("routings", "initial")
-        }
+        names = [entry.name for entry in fields(self) if entry.name not in ("routings", "initial")]
         return {
-            **body,
+            **{name: getattr(self, name) for name in names},
             "placements": [routing.to_json() for routing in self.routings],
             "clean_up": clean_up_to_json(self.clean_up),
             "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},

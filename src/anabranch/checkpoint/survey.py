@@ -34,14 +34,14 @@ from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.manager.diffusable import diffused_groups
 from anabranch.manager.memory.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
-    GroupSeen,
-    InputSeen,
+    GroupSummary,
+    InputSummary,
     Inspection,
-    QuerySeen,
-    RunSeen,
-    SpilledSeen,
-    SpineSeen,
-    StepSeen,
+    QuerySummary,
+    RunSummary,
+    SpilledSummary,
+    SpineSummary,
+    StepSummary,
 )
 from anabranch.state.broken_shares import broken_shares
 from anabranch.state.generation import spilled_groups
@@ -130,11 +130,12 @@ def _look(look: _Look, quick: bool) -> Inspection:
         identity=identity,
         run=run,
         steps=tuple(
-            StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
+            StepSummary(number, step.batch_id, step.epoch, step.processors)
+            for number, step in sorted(look.steps.items())
         ),
         combinations=totals.get("combinations", 0),
         queries=tuple(
-            QuerySeen(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
+            QuerySummary(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
             for name, entry in plan.get("queries", {}).items()
         ),
         inputs=_inputs(plan, step),
@@ -185,13 +186,13 @@ def _identity(look: _Look) -> Json:
     return identity
 
 
-def _newest_run(look: _Look) -> RunSeen | None:
+def _newest_run(look: _Look) -> RunSummary | None:
     """The run that took the checkpoint last, and whether its driver is still alive."""
     for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
         try:
             body = read_document(path)
             with _of_known_form(path):
-                return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
+                return RunSummary(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
         except CorruptStateError as error:
             if path.exists():
                 look.note_damage(error)
@@ -225,7 +226,7 @@ def _read_steps(look: _Look) -> None:
             look.note_damage(error, number)
 
 
-def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
+def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSummary, ...]:
     """Check every file that a retained step names; count the groups of the newest one on the way."""
     step = look.steps[newest] if newest is not None else None
     count = len(step.routings[0].placement) if step else 0
@@ -259,7 +260,7 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
     if len(look.damage) == undamaged:
         _check_shares(look, step, cuts)
     return tuple(
-        GroupSeen(
+        GroupSummary(
             group,
             tuple(sorted({p for routing in step.routings for p in routing.hosts(group)})),
             int(active.rows[group]),
@@ -338,12 +339,12 @@ def _plan(document: Json) -> Json:
     return document
 
 
-def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
+def _inputs(plan: Json, step: Step | None) -> tuple[InputSummary, ...]:
     def total(name: str, number: int) -> int:
         return int(step.totals[name][number]) if step else 0
 
     return tuple(
-        InputSeen(
+        InputSummary(
             alias=source["label"],
             stream=source["stream"],
             window=source["window (us)"],
@@ -357,12 +358,12 @@ def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
     )
 
 
-def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
+def _spine(processor: int, part: str, spine: Spine) -> SpineSummary:
     files = {piece.file.name for piece in spine.slices()}
-    return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+    return SpineSummary(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
 
 
-def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSeen]:
+def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSummary]:
     for identity, state in zip(plan["operators"], manifest.operators, strict=True):
         groups = spilled_groups(state.generations)
         if groups is None:
@@ -376,7 +377,7 @@ def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iter
         # Of groupings, joins with windows and joins of joined rows there is only a bound.
         unbounded = not groups_rows and len(windows) == len(holds) and not any(w is not None for w in windows)
         owed = waiting_rows(state, count, owing) if groups_rows else owed_results(state, count, len(holds))
-        yield SpilledSeen(
+        yield SpilledSummary(
             processor,
             ", ".join(holds),
             len(state.generations),

@@ -25,7 +25,7 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
 from anabranch.observe.story import Story, per_second
-from anabranch.observe.terminal import found, summary_line
+from anabranch.observe.terminal import result_count, summary_line
 
 
 @reported
@@ -67,7 +67,7 @@ def run(
 
 def _how_to_go_on(file: Path, described: RunFile, story: Story) -> str:
     return (
-        f"{found(story)} from {format_count(story.rows)} rows are out; the checkpoint "
+        f"{result_count(story)} from {format_count(story.rows)} rows are out; the checkpoint "
         f"{described.checkpoint} is kept. To go on from there: anabranch run {file}"
     )
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from anabranch.api.run import Run
 from anabranch.observe.numbers import parse_bytes
-from anabranch.observe.story import Story, batch_seen, processors_seen
+from anabranch.observe.story import Story, batch_summary, processor_summaries
 from anabranch.observe.terminal import LiveView, PlainView, View
 
 POLL_SECONDS = 0.2
@@ -59,13 +59,13 @@ def _follow(run: Run, story: Story, view: View, after_batch: Callable[[], None] 
                 view.event(event)
                 last_event = event.number
             for batch in run.batches_since(-1 if story.last is None else story.last.number):
-                seen = batch_seen(batch)
+                seen = batch_summary(batch)
                 if story.add(seen):
                     view.batch(seen)
                     if after_batch is not None:
                         after_batch()
             if story.last is not None and run.progress is not None:
-                story.see(processors_seen(run.progress))
+                story.see(processor_summaries(run.progress))
             view.tick()
             if active:
                 time.sleep(POLL_SECONDS)

@@ -18,6 +18,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
+from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.connection_manager import ConnectionManager
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
@@ -69,12 +70,14 @@ class DecisionMaker:
         context = self.context(moment.step, moment.since)
         snapshot = self._monitor.snapshot(moment, change.distribution, reports, change.parties)
         for policy in self._policies:
-            taken = change.parties
+            taken, done = change.parties, list[Action]()
             for action in _decided(policy, snapshot):
                 _check_is_action(action, policy)
                 if not action.must_wait(change, taken):
                     _check_makes_sense(action, policy, change, context)
                     action.apply(change, context)
+                    done.append(action)
+            change.sentences += _told(policy, done)
         change.hold = union_by_operator(change.hold, self.connections.held_back(change.distribution))
         return change
 
@@ -116,6 +119,12 @@ def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:
             f"the policy {policy!r} decided on {actions!r}; its decide() must return actions, or [] for none"
         )
     return actions
+
+
+def _told(policy: Policy, done: Sequence[Action]) -> list[Sentence]:
+    """What a policy has to tell, once some of its actions are done."""
+    tell = getattr(policy, "tell", None)
+    return [] if tell is None else list(tell(done))
 
 
 def _check_is_action(action: Action, policy: Policy) -> None:

@@ -1,4 +1,4 @@
-"""The one place that renders and reads numbers for people: bytes, counts, durations."""
+"""Numbers for people: the one place that renders and reads bytes, counts and durations."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import median
 
-from anabranch.observe.story import BatchSeen
+from anabranch.observe.story import BatchSummary
 
 FIRST_BATCHES = 4
 BATCHES_IN_A_ROW = 3
@@ -29,7 +29,7 @@ class Part:
     seconds: float | None
 
 
-def reason_to_migrate(batches: Sequence[BatchSeen]) -> str | None:
+def reason_to_migrate(batches: Sequence[BatchSummary]) -> str | None:
     """What has become of the first join, in a sentence; None as long as all is well."""
     if len(batches) < FIRST_BATCHES + BATCHES_IN_A_ROW:
         return None
@@ -47,10 +47,10 @@ def reason_to_migrate(batches: Sequence[BatchSeen]) -> str | None:
     )
 
 
-def parts_of_run(batches: Sequence[BatchSeen], turn: int) -> tuple[Part, ...]:
+def parts_of_run(batches: Sequence[BatchSummary], turn: int) -> tuple[Part, ...]:
     """Before batch `turn`, after it, while the query migrates, and after that; told apart by the operators at work."""
     old = set(_made(batches[0])) if batches else set()
-    parts: dict[str, list[BatchSeen]] = {
+    parts: dict[str, list[BatchSummary]] = {
         "before the turn": [],
         "after the turn": [],
         "while it migrates": [],
@@ -65,7 +65,7 @@ def parts_of_run(batches: Sequence[BatchSeen], turn: int) -> tuple[Part, ...]:
     return tuple(_part(name, part) for name, part in parts.items())
 
 
-def _part(name: str, batches: Sequence[BatchSeen]) -> Part:
+def _part(name: str, batches: Sequence[BatchSummary]) -> Part:
     if not batches:
         return Part(name, 0, None, None, None)
     return Part(
@@ -77,6 +77,6 @@ def _part(name: str, batches: Sequence[BatchSeen]) -> Part:
     )
 
 
-def _made(batch: BatchSeen) -> dict[str, int]:
+def _made(batch: BatchSummary) -> dict[str, int]:
     """Rows that each operator made, by its name."""
     return {operator.name: operator.results for operator in batch.operators}
