@@ -14,7 +14,7 @@ from anabranch.api.changes.queries import add_query, remove_query
 from anabranch.api.changes.replacement import Changer
 from anabranch.api.live.deliveries import clean_up, process_all_available
 from anabranch.api.live.live_run import LiveRun
-from anabranch.api.picture import draw, state_lines
+from anabranch.api.picture import diffusion_lines, draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
@@ -288,7 +288,8 @@ class Run:
         joins."""
         print(self._picture())
         if self._live.results:
-            print(*state_lines(self._live.results[-1]), sep="\n")
+            last = self._live.results[-1]
+            print(*state_lines(last), *diffusion_lines(last), sep="\n")
         measure = self._live.spark_query.isActive and self._live.runner.can_change
         for line in explained_plans(self._live.migrator, measure=measure):
             print(line)
