@@ -23,7 +23,8 @@
     available_now = true             # the default: process what is there and end
     # processing_time = "5 seconds"  # instead: go on until stopped
 
-    [policies.lazy-disk]             # a table per policy, with its arguments; by default spill, if memory is set
+    [policies.lazy-disk]             # a table per policy, with its arguments; by default spill, if memory is set;
+                                     # instead of tables, policies = "adaptive" above: all that there is, arbitrated
     span = "10 seconds"
 
     [spark]                          # settings of Spark
@@ -50,7 +51,8 @@ from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
 from anabranch.manager.patterns.named import SPREAD, pattern_of
-from anabranch.manager.policies import POLICIES
+from anabranch.manager.policies import ADAPTIVE, POLICIES
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import even_placement
@@ -155,6 +157,8 @@ def load(path: Path) -> RunFile:
 
 def _policies(top: Table) -> tuple[Policy, ...] | None:
     """The policies of the file; None if it names none."""
+    if top.is_text("policies"):
+        return _named(top)
     policies = top.table("policies")
     if policies is None:
         return None
@@ -167,6 +171,14 @@ def _policies(top: Table) -> tuple[Policy, ...] | None:
             arguments["spill"] = _policy(inner, Spill, inner.values(*(entry.name for entry in fields(Spill))))
         made.append(_policy(table, POLICIES[name], arguments))
     return tuple(made)
+
+
+def _named(top: Table) -> tuple[Policy, ...]:
+    """All policies together, by their name."""
+    name = top.text("policies")
+    if name != ADAPTIVE:
+        raise top.error("policies", f"must be {ADAPTIVE!r} or tables such as [policies.spill], not {name!r}")
+    return (Adaptive(),)
 
 
 def _policy(table: Table, kind: Callable[..., Made], arguments: dict[str, Any]) -> Made:

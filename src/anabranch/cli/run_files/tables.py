@@ -42,6 +42,10 @@ class Table:
         """Whether the table has the key, with a value."""
         return self._content.get(key) is not None
 
+    def is_text(self, key: str) -> bool:
+        """Whether the value of the key is a text."""
+        return isinstance(self._content.get(key), str)
+
     def text(self, key: str) -> str | None:
         """A text, or None if the key is absent."""
         value: str | None = self._get(key, str, "a text in quotes")
