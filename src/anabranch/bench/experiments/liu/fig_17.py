@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from anabranch.bench.experiments.liu.uneven import variants
 from anabranch.bench.experiments.rig.experiment import Claim, Experiment
 from anabranch.bench.experiments.rig.trace import Trace
-from anabranch.bench.experiments.rig.variant import Variant
 from anabranch.bench.experiments.rig.workload import JoinWorkload
-from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import Spill
 from anabranch.sources.synthetic import Synthetic
 
@@ -44,16 +43,7 @@ LIU_17 = Experiment(
     "liu-17",
     "memory is enough, but not where most groups are: relocation keeps all in memory and beats spilling",
     JoinWorkload(rows=90_000, batch_count=30, stream=Synthetic(tuple_range=30_000, ratios=(3,))),
-    (
-        Variant("spill", MEMORY, (SPILL,), processors=3, initial_placement=INITIAL),
-        Variant(
-            "relocate",
-            MEMORY,
-            (LazyDisk(difference=0.8, span="150 milliseconds", spill=SPILL),),
-            processors=3,
-            initial_placement=INITIAL,
-        ),
-    ),
+    variants("relocate", MEMORY, SPILL, INITIAL),
     check,
     draws=("results", "processor_bytes"),
 )

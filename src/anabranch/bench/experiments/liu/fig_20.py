@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from anabranch.bench.experiments.liu.uneven import variants
 from anabranch.bench.experiments.rig.experiment import Claim, Experiment
 from anabranch.bench.experiments.rig.trace import Trace
-from anabranch.bench.experiments.rig.variant import Variant
 from anabranch.bench.experiments.rig.workload import JoinWorkload
-from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.spill import Spill
 from anabranch.sources.synthetic import Synthetic
 
@@ -48,16 +47,7 @@ LIU_20 = Experiment(
     "liu-20",
     "two thirds of the groups on one of three processors, too little memory: lazy-disk beats spilling alone",
     JoinWorkload(rows=450_000, batch_count=30, stream=Synthetic(tuple_range=150_000, ratios=(3,))),
-    (
-        Variant("spill", MEMORY, (SPILL,), processors=3, initial_placement=INITIAL),
-        Variant(
-            "lazy-disk",
-            MEMORY,
-            (LazyDisk(difference=0.8, span="150 milliseconds", spill=SPILL),),
-            processors=3,
-            initial_placement=INITIAL,
-        ),
-    ),
+    variants("lazy-disk", MEMORY, SPILL, INITIAL),
     check,
     draws=("results", "processor_bytes"),
     warm_up=True,

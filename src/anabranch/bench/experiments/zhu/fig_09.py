@@ -51,11 +51,11 @@ def figure(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
     """Claim that the length is the window plus lateness, and a batch."""
-    told = ", ".join(f"W={trace.setting.window}: {trace.length} ms" for trace in traces)
+    lengths = ", ".join(f"W={trace.setting.window}: {trace.length} ms" for trace in traces)
     yield Claim(
         "parallel track ends within one batch of W plus lateness",
         all(0 <= trace.length - of_engine(trace.setting) <= trace.setting.batch for trace in traces),
-        told,
+        lengths,
     )
     steps = [(b.length - a.length) / (b.setting.window - a.setting.window) for a, b in pairwise(traces)]
     yield Claim(

@@ -18,7 +18,7 @@ from anabranch.bench.experiments.rig.experiment import Claim
 from anabranch.bench.experiments.zhu.parts.case import with_full_state
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.parts.setting import Setting
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, with_strategy
 from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
@@ -32,24 +32,21 @@ def setting(window: int) -> Setting:
     return Setting(window, (100, 12, 12, 12), (0.1, 0.1, 0.1), scale=1, batch=250, lateness=250)
 
 
-def _of(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
-    return [trace for trace in traces if trace.strategy == strategy]
-
-
 def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """The length of both, by window."""
     return {
         f"moving state, at {CLOCK.rows_per_second:,.0f} rows of work per second": {
-            trace.setting.window: CLOCK.milliseconds(trace.migration_work) for trace in _of(traces, MOVING_STATE)
+            trace.setting.window: CLOCK.milliseconds(trace.migration_work)
+            for trace in with_strategy(traces, MOVING_STATE)
         },
-        "parallel track": {trace.setting.window: trace.length for trace in _of(traces, PARALLEL_TRACK)},
+        "parallel track": {trace.setting.window: trace.length for trace in with_strategy(traces, PARALLEL_TRACK)},
     }
 
 
 def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """The work of both, by window."""
     return {
-        name: {trace.setting.window: trace.migration_work for trace in _of(traces, strategy)}
+        name: {trace.setting.window: trace.migration_work for trace in with_strategy(traces, strategy)}
         for name, strategy in (("moving state", MOVING_STATE), ("parallel track", PARALLEL_TRACK))
     }
 
@@ -57,11 +54,12 @@ def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
 def predicted_lengths(traces: Sequence[MigrationTrace]) -> tuple[dict[int, float], dict[int, float]]:
     """The predicted length of both, by window."""
     moving = {
-        trace.setting.window: CLOCK.milliseconds(trace.predicted_rows or 0.0) for trace in _of(traces, MOVING_STATE)
+        trace.setting.window: CLOCK.milliseconds(trace.predicted_rows or 0.0)
+        for trace in with_strategy(traces, MOVING_STATE)
     }
     return moving, {
         trace.setting.window: float(trace.setting.window + trace.setting.lateness)
-        for trace in _of(traces, PARALLEL_TRACK)
+        for trace in with_strategy(traces, PARALLEL_TRACK)
     }
 
 

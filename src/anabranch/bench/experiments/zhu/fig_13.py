@@ -8,16 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.parts.configurations import LOW, STEADY, after_first, cases
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, STEADY, cases
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.pictures import intermediate_rows
 from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
-
-
-def intermediate(step: StepCounts) -> float:
-    """Intermediate rows that a step makes."""
-    return step.intermediate
 
 
 def of_batches(trace: MigrationTrace) -> list[int]:
@@ -67,5 +62,5 @@ ZHU_13 = MigrationExperiment(
     "low configuration: moving state has the new order's few intermediate rows earlier than a parallel track",
     cases(LOW),
     check,
-    draws=(Lines("intermediate rows per batch", after_first(intermediate)),),
+    draws=intermediate_rows(),
 )

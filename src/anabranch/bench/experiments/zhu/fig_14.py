@@ -9,18 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.parts.configurations import (
-    LOW,
-    after_first,
-    cases,
-    delays_on,
-    replay_share,
-    steady_work,
-)
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, cases, replay_share, steady_work
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
+from anabranch.bench.experiments.zhu.parts.pictures import output_on
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 
 SPEED = 1.5  # of what the old order needs
@@ -30,11 +23,6 @@ SHORT = 1.0  # of the work of a batch
 def clock(traces: Sequence[MigrationTrace]) -> WorkClock:
     """A machine that keeps up with the old order."""
     return WorkClock(SPEED * steady_work(traces[0]))
-
-
-def answers(step: StepCounts) -> float:
-    """The answers of a step."""
-    return step.answers
 
 
 def pauses(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
@@ -83,8 +71,5 @@ ZHU_14 = MigrationExperiment(
     "low configuration: no strategy has a strong advantage in output, the silence of moving state is short",
     cases(LOW),
     check,
-    draws=(
-        Lines("answers per batch", after_first(answers)),
-        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
-    ),
+    draws=output_on(clock),
 )

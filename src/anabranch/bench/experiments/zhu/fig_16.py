@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
-from anabranch.bench.experiments.zhu.parts.configurations import HIGH, after_first, cases, delays_on, replay_share
+from anabranch.bench.experiments.zhu.fig_14 import pauses
+from anabranch.bench.experiments.zhu.parts.configurations import HIGH, cases, replay_share
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.parts.overloaded import clock, described
+from anabranch.bench.experiments.zhu.parts.pictures import output_on
 from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 MOST = 0.5
@@ -53,8 +53,5 @@ ZHU_16 = MigrationExperiment(
     "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
     cases(HIGH),
     check,
-    draws=(
-        Lines("answers per batch", after_first(answers)),
-        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
-    ),
+    draws=output_on(clock),
 )

@@ -7,13 +7,9 @@ paper has no migration in the background; ours has a pace at which it takes some
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from anabranch.bench.experiments.rig.draw import Line
 from anabranch.bench.experiments.zhu.parts.case import FULL_BATCHES, Case
 from anabranch.bench.experiments.zhu.parts.setting import NEW, OLD, Setting
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
-from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 
 LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=250, lateness=250)
@@ -40,47 +36,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
         case("parallel track", PARALLEL_TRACK),
         case("background", BACKGROUND, pace=pace),
     )
-
-
-def after_first(of: Callable[[StepCounts], float]) -> Callable[[MigrationTrace], Iterator[Line]]:
-    """A line per run: a count of each batch, with that of the steps without a batch that came before it.
-
-    The first batch is left out, since it is longer.
-    """
-
-    def line(trace: MigrationTrace) -> Iterator[Line]:
-        yield trace.name, by_batch(trace, of)[1:]
-
-    return line
-
-
-def by_batch(trace: MigrationTrace, of: Callable[[StepCounts], float]) -> list[float]:
-    """A count of each batch, with that of the steps without a batch that came before it."""
-    counts, before = [], 0.0
-    for step in trace.steps:
-        before += of(step)
-        if step.arrived is not None:
-            counts.append(before)
-            before = 0.0
-    return counts
-
-
-def delays_on(
-    clock: Callable[[Sequence[MigrationTrace]], WorkClock],
-) -> Callable[[Sequence[MigrationTrace]], dict[str, dict[int, float]]]:
-    """Curves of the delay between a batch and its answer, for all batches but the first; `clock` makes the machine from
-    the runs."""
-
-    def curves(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
-        machine = clock(traces)
-        return {
-            trace.name: {
-                arrived: delay for arrived, delay in machine.delays(trace).items() if arrived > trace.setting.window
-            }
-            for trace in traces
-        }
-
-    return curves
 
 
 def steady_work(trace: MigrationTrace) -> float:

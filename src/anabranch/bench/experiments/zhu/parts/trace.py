@@ -7,7 +7,7 @@ hashes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -135,6 +135,11 @@ class MigrationTrace:
             "work, rows": f"{self.migration_work:,}" if migrated else "",
             "silent steps": str(len(self.silent_steps)) if migrated else "",
         }
+
+
+def with_strategy(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
+    """The runs that migrated by a strategy."""
+    return [trace for trace in traces if trace.strategy == strategy]
 
 
 def step_counts(progress: Mapping[str, Any], arrived: int | None) -> StepCounts:
