@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from anabranch.manager.patterns.round_robin import RoundRobin
     from anabranch.manager.patterns.spread import Spread
     from anabranch.manager.policies.active_disk import ActiveDisk
+    from anabranch.manager.policies.adaptive import Adaptive
     from anabranch.manager.policies.auto_migrate import AutoMigrate
     from anabranch.manager.policies.diffusion import Diffusion
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 __all__ = [
     "ActiveDisk",
+    "Adaptive",
     "AnabranchError",
     "AutoMigrate",
     "Diffusion",
@@ -66,6 +68,7 @@ __all__ = [
 
 _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
+    "Adaptive": "anabranch.manager.policies.adaptive",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
     "Diffusion": "anabranch.manager.policies.diffusion",

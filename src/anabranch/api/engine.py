@@ -23,14 +23,17 @@ from anabranch.language import parse_duration, parse_query
 from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
 from anabranch.manager.patterns.named import SPREAD, pattern_of
 from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.policies import ADAPTIVE
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
+from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.prepare import prepare
+from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
 from anabranch.runtime.rows.derived import Sources
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
@@ -60,8 +63,9 @@ class Engine:
             the "fewest-rounds". The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
-        policies: they decide how the running query is adapted. The default is `[ab.Spill()]`, which acts once there is
-            a budget (`memory`, or `run.set_memory`). Each run works with copies of its own.
+        policies: what decides how the running query is adapted: "adaptive", which is `[ab.Adaptive()]`, or a list; by
+            default `[ab.Spill()]`, which has something to do once there is a budget (`memory`, or `run.set_memory`).
+            Each run works with a copy of its own.
     """
 
     spark: SparkSession
@@ -72,7 +76,7 @@ class Engine:
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
     placement: str | Pattern = SPREAD
-    policies: Sequence[Policy] | None = None
+    policies: Sequence[Policy] | str | None = None
     initial_placement: str | Sequence[float] = EVEN
     # Where operators are on record to have been placed, by identity; the pattern places the others.
     _placed: Mapping[str, Placement] = field(default_factory=dict, init=False, repr=False)
@@ -97,8 +101,10 @@ class Engine:
         if self.policies is None:
             # Without a budget it has nothing to do, until `run.set_memory` gives one.
             self.policies = (Spill(),)
+        if self.policies == ADAPTIVE:
+            self.policies = (Adaptive(),)
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
-            raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
+            raise ConfigError(f"policies must be {ADAPTIVE!r} or a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
@@ -258,7 +264,7 @@ class Engine:
             memory=self.memory if isinstance(self.memory, int) else None,
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
-            policies=tuple(self.policies or ()),
+            policies=tuple(policy for policy in self.policies or () if not isinstance(policy, str)),
             pattern=pattern_of(self.placement),
         )
 
@@ -267,6 +273,7 @@ class Engine:
         requests: Sequence[Request],
         *,
         read_before: Sequence[str] = (),
+        known: KnownAllocation | None = None,
         running: PreparedPlan | None = None,
         checked: bool = False,
     ) -> PreparedPlan:
@@ -276,18 +283,29 @@ class Engine:
             self._sources,
             self._streams,
             place=self._place,
+            processors=self.processors or 1,
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,
             read_before=read_before,
+            known=known,
             running=running,
             checked=checked,
         )
 
     def _prepare_again(
-        self, requests: Sequence[Request], read_before: Sequence[str], running: PreparedPlan | None = None
+        self,
+        requests: Sequence[Request],
+        read_before: Sequence[str],
+        known: KnownAllocation | None,
+        running: PreparedPlan | None = None,
     ) -> PreparedPlan:
         """Prepare queries that were checked one by one; the streaming query of a `running` plan is kept if it can."""
-        return self._prepare(requests, read_before=read_before, running=running, checked=True)
+        return self._prepare(requests, read_before=read_before, known=known, running=running, checked=True)
+
+    def _allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """A running plan with its operators elsewhere."""
+        keep_rejected, keep_late = self.quarantine is not None, self.late_rows is not None
+        return allocate(plan, self._sources, allocation, keep_rejected=keep_rejected, keep_late=keep_late)
 
     def _place(self, graph: OperatorGraph) -> tuple[Placement, ...]:
         processors = self.processors or 1

@@ -9,7 +9,6 @@ which processors open what they have not had before.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -66,12 +65,8 @@ class DiffusionResult:
         return longest < median(self.before) and self.written_bytes == 0
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self)
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: DiffusionOptions, report: Callable[[str], None]) -> DiffusionResult:

@@ -1,4 +1,4 @@
-"""`anabranch inspect CHECKPOINT`: what a checkpoint holds, and whether it is sound. Starts no Spark, writes nothing."""
+"""`anabranch inspect CHECKPOINT`: show the contents of a checkpoint, and check it. Starts no Spark, writes nothing."""
 
 from __future__ import annotations
 

@@ -7,9 +7,12 @@
     order_statistics    how that is remembered, and how often it is measured
     costs/              what processors have to bear, and from which operator; one cost model per file
     policies/           which actions a snapshot calls for, one family of policies per file
+    estimates/          what an action is predicted to gain and to cost, in seconds; one kind of action per file
+    arbitration/        which of many proposals are done, and what comes of them
     actions/            what can be done to a running query, one action per file
     decision_maker      calls policies in turn, and carries out their actions
     distribution        which processor has which state: manifests, routings, relocations under way
+    allocation/         where operators are wanted, and the six steps by which they get there
     query_plan_manager  whether a distribution of a plan is valid
     connection_manager  brings state and rows to where a placement wants them
     diffusion           groups spread over several processors, and gathered; why results stay exact

@@ -18,6 +18,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
+from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.connection_manager import ConnectionManager
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
@@ -41,16 +42,17 @@ class DecisionMaker:
         policies: Sequence[Policy],
         clock: Callable[[], float] = time.time,
         spanning: dict[int, Policy] | None = None,
+        cuts: FileCuts | None = None,
     ) -> None:
         """Nothing is done yet. Runs are found in the folder `state`.
 
         A policy begins anew with each plan, unless it has an attribute `spans_plans` that is true: the run's copy of
-        such a one is kept in `spanning`, by its position.
+        such a one is kept in `spanning`, by its position. Where groups begin in files may be known already (`cuts`).
         """
         self.plan = plan
         self._clock = clock
         self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
-        self.cuts = FileCuts(state, plan.groups)
+        self.cuts = FileCuts(state, plan.groups) if cuts is None else cuts
         self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock)
         self.connections = ConnectionManager(plan, self.cuts, clock)
 
@@ -69,12 +71,14 @@ class DecisionMaker:
         context = self.context(moment.step, moment.since)
         snapshot = self._monitor.snapshot(moment, change.distribution, reports, change.parties)
         for policy in self._policies:
-            taken = change.parties
+            taken, done = change.parties, list[Action]()
             for action in _decided(policy, snapshot):
                 _check_is_action(action, policy)
                 if not action.must_wait(change, taken):
                     _check_makes_sense(action, policy, change, context)
                     action.apply(change, context)
+                    done.append(action)
+            change.sentences += _told(policy, done)
         change.hold = union_by_operator(change.hold, self.connections.held_back(change.distribution))
         return change
 
@@ -116,6 +120,12 @@ def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:
             f"the policy {policy!r} decided on {actions!r}; its decide() must return actions, or [] for none"
         )
     return actions
+
+
+def _told(policy: Policy, done: Sequence[Action]) -> list[Sentence]:
+    """What a policy has to tell, once some of its actions are done."""
+    tell = getattr(policy, "tell", None)
+    return [] if tell is None else list(tell(done))
 
 
 def _check_is_action(action: Action, policy: Policy) -> None:

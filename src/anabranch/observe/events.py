@@ -34,6 +34,8 @@ LOG.addHandler(logging.NullHandler())
 class EventKind(StrEnum):
     """The kinds of events. A kind equals its text: `event.kind == "spill"`."""
 
+    ADAPT = "adapt"
+    """An adaptation was decided on among others, for what it is predicted to gain; or would be, in a dry run."""
     ADD = "add"
     """A query is answered from now on."""
     CHANGE = "change"
@@ -52,6 +54,10 @@ class EventKind(StrEnum):
     """A query goes on in another order of its joins."""
     MIGRATING = "migrating"
     """A query begins to migrate to another order of its joins, or does not any more."""
+    REALLOCATE = "reallocate"
+    """Operators go on at other processors."""
+    OUTCOME = "outcome"
+    """What has come of an adaptation, beside what was predicted."""
     RELOCATE = "relocate"
     """Partition groups have moved to another processor."""
     RELOCATING = "relocating"

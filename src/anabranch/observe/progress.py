@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.observe.diffused import DiffusedGroups
+
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
@@ -77,17 +79,21 @@ class ProcessorProgress:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """The work of an operator in a step, on all processors together: rows worked on, rows produced, CPU time."""
+    """The work of an operator in a step, on all processors together: rows worked on, rows produced, CPU time.
+
+    `copied` counts the rows worked on that another processor received, too, since their group is diffused.
+    """
 
     name: str
     rows: int
     results: int
     cpu_ms: float
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a step: received rows, answered rows, and the state after it."""
+    """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
 
     step: int
     queries: tuple[QueryProgress, ...]
@@ -96,6 +102,12 @@ class Progress:
     totals: Totals
     processors: tuple[ProcessorProgress, ...]
     operators: tuple[OperatorProgress, ...]
+    diffused: tuple[DiffusedGroups, ...] = ()
+
+    @property
+    def copied(self) -> int:
+        """Rows that were received more than once in this step, since their groups are diffused."""
+        return sum(operator.copied for operator in self.operators)
 
     @property
     def output_rows(self) -> int:
@@ -113,6 +125,7 @@ class Progress:
             totals=last.totals,
             processors=last.processors,
             operators=last.operators,
+            diffused=last.diffused,
         )
 
 
@@ -152,6 +165,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
         "totals": _totals(progress.totals),
         "processors": [_processor(entry) for entry in progress.processors],
         "operators": [_operator(entry) for entry in progress.operators],
+        "diffused": [entry.as_dict() for entry in progress.diffused],
     }
 
 
@@ -192,4 +206,5 @@ def _operator(entry: OperatorProgress) -> dict[str, Any]:
         "rows": entry.rows,
         "results": entry.results,
         "cpuMs": round(entry.cpu_ms, 1),
+        "copiedRows": entry.copied,
     }
