@@ -2,13 +2,12 @@
 
 A join of two streams with wide rows fills one processor of two with state. Then its partition groups move to the other
 one, `turns` times there and back, with batches in between; all but one, so that every file has to be divided. Claims: a
-move takes less time than a batch, its commit included, and copies nothing: no file is written or changed by it. Shown
-beside that is what it costs later: the batch after a move, in which the other processor opens what has come to it.
+move takes less time than a batch, its commit included, and copies nothing: no file is written or changed by it. The
+later costs are shown, too: the time of the batch after a move, in which the other processor opens its new state.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -38,7 +37,7 @@ BETWEEN = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RelocationOptions:
-    """How much state there is before anything moves, and how it gets there."""
+    """Options of the benchmark: the amount of state before the first move, and the number of batches that bring it."""
 
     work: Path
     state: str = "1g"
@@ -47,7 +46,7 @@ class RelocationOptions:
     processors: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name, least in (("batches", 2), ("turns", 1), ("processors", 2)):
             if getattr(self, name) < least:
                 raise ConfigError(f"bench relocation: {name} must be at least {least}, not {getattr(self, name)}")
@@ -56,7 +55,8 @@ class RelocationOptions:
 
 @dataclass(frozen=True, slots=True)
 class RelocationResult:
-    """The outcome, in seconds: of each move, and of batches before any, after one, and others between them."""
+    """The outcome, in seconds: of each move, of batches before the first move, of those right after a move, and of
+    others between moves."""
 
     options: RelocationOptions
     machine: Machine
@@ -73,12 +73,8 @@ class RelocationResult:
         return max(self.moves) < median(self.before) and self.copied_bytes == 0
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self)
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: RelocationOptions, report: Callable[[str], None]) -> RelocationResult:
@@ -140,7 +136,7 @@ class _Source:
 
 
 def _batch(running: Run, source: _Source) -> float:
-    """Let one more batch arrive; returns how many seconds it took."""
+    """Let one more batch arrive; return the seconds that it took."""
     last = max((batch.number for batch in running.batches_since()), default=-1)
     source.write()
     running.processAllAvailable()

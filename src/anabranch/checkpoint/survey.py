@@ -1,13 +1,14 @@
-"""Reading a checkpoint without Spark and without disturbing the run that may be using it.
+"""Read a checkpoint without Spark and without disturbing the run that may be using it.
 
 Nothing is locked and nothing is written. A run that goes on commits new steps and removes old files meanwhile, always
-in this order: first the step is committed, then what no retained step needs is removed. So a file that is missing is
-damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts
-again from the newer steps.
+in this order: first the step is committed, then the files that no retained step needs are removed. So a missing file is
+damage only if the step that names it is still among the retained ones after the look; otherwise the survey starts again
+from the newer steps.
 
 Every document is read, every state file is mapped once and its checksum verified (`quick` leaves that out and compares
-sizes only); damage is collected, not raised, so that one look names all of it. Events are for people: those that cannot
-be read are left out, and that is no damage.
+sizes only). Damage is collected, not raised, so that one look names all of it. Where groups begin in files is known
+then, so it is also checked that every row is listed once, by a processor that it belongs to (`broken_shares`). Events
+are for people: those that cannot be read are left out, and that is no damage.
 """
 
 from __future__ import annotations
@@ -30,21 +31,23 @@ from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.journal import EVENTS, read_events
 from anabranch.checkpoint.step import Step
 from anabranch.errors import CheckpointError, CorruptStateError
+from anabranch.manager.diffusable import diffused_groups
 from anabranch.manager.memory.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
-    GroupSeen,
-    InputSeen,
+    GroupSummary,
+    InputSummary,
     Inspection,
-    QuerySeen,
-    RunSeen,
-    SpilledSeen,
-    SpineSeen,
-    StepSeen,
+    QuerySummary,
+    RunSummary,
+    SpilledSummary,
+    SpineSummary,
+    StepSummary,
 )
+from anabranch.state.broken_shares import broken_shares
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet, group_counts
 from anabranch.state.manifest import Manifest
-from anabranch.state.runs.run import RunFile, map_run
+from anabranch.state.runs.run import FileCuts, RunFile, map_run
 from anabranch.state.runs.slice import Slice
 from anabranch.state.runs.spine import Spine
 from anabranch.state.store import Json, read_document
@@ -54,12 +57,12 @@ FOLDERS = ("state", "reports", "steps", "plans", "epochs", "spark")
 
 
 class _MovedOnError(Exception):
-    """The run committed a new step while we looked at one that it has given up by now."""
+    """The run committed a new step during the look, and has removed the step that was looked at."""
 
 
 @dataclass(slots=True)
 class _Look:
-    """One attempt: what was found so far."""
+    """One attempt at a survey: the documents read so far, and the damage."""
 
     checkpoint: Checkpoint
     version: str
@@ -67,19 +70,21 @@ class _Look:
     steps: dict[int, Step] = field(default_factory=dict)
     manifests: dict[int, list[Manifest]] = field(default_factory=dict)
     plans: dict[int, Json] = field(default_factory=dict)
+    copied: dict[int, int] = field(default_factory=dict)
 
-    def found(self, error: CorruptStateError, step: int | None = None) -> None:
+    def note_damage(self, error: CorruptStateError, step: int | None = None) -> None:
         """Note damage, unless it belongs to a step that is no longer retained."""
         if step is not None and step not in self.checkpoint.steps()[-RETAINED_STEPS:]:
             raise _MovedOnError
-        # What follows tells the user of a run what to do; here only the finding counts.
+        # The rest of the text is advice for the user of a run; here only the damage counts.
         text = str(error).partition(". The run stopped")[0]
         if text not in self.damage:
             self.damage.append(text)
 
 
 def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) -> Inspection:
-    """What the checkpoint at `path` holds, to an engine of this version, with the newest `events` so many."""
+    """Inspect the checkpoint at `path` with an engine of this version. `events` is the number of newest events to
+    read."""
     checkpoint = existing_checkpoint(path)
     for _ in range(ATTEMPTS):
         try:
@@ -91,7 +96,7 @@ def survey(path: Path, version: str, *, quick: bool = False, events: int = 0) ->
 
 
 def _orders(checkpoint: Checkpoint) -> Json | None:
-    """What orders of joins were said to cost; it is for people, so what cannot be read is no damage."""
+    """The recorded costs of orders of joins. They are for people, so a document that cannot be read is no damage."""
     with suppress(CorruptStateError):
         return checkpoint.records.orders()
     return None
@@ -99,12 +104,12 @@ def _orders(checkpoint: Checkpoint) -> Json | None:
 
 @contextmanager
 def _of_known_form(path: Path) -> Iterator[None]:
-    """Whatever is wrong with the content of a document whose checksum is right is told of its file."""
+    """Turn errors in the content of a document, whose checksum is right, into damage of its file."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        said = f"{type(error).__name__}: {error}"
-        raise CorruptStateError(f"{path} has not the form that this version of Anabranch writes ({said})") from error
+        cause = f"{type(error).__name__}: {error}"
+        raise CorruptStateError(f"{path} has not the form that this version of Anabranch writes ({cause})") from error
 
 
 def _look(look: _Look, quick: bool) -> Inspection:
@@ -112,7 +117,7 @@ def _look(look: _Look, quick: bool) -> Inspection:
     run = _newest_run(look)
     for name in FOLDERS:
         if not (look.checkpoint.path / name).is_dir():
-            look.found(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
+            look.note_damage(CorruptStateError(f"{look.checkpoint.path / name} is missing"))
     _read_steps(look)
     newest = max(look.manifests, default=None)
     groups = _verify(look, newest, quick)
@@ -125,11 +130,12 @@ def _look(look: _Look, quick: bool) -> Inspection:
         identity=identity,
         run=run,
         steps=tuple(
-            StepSeen(number, step.batch_id, step.epoch, step.processors) for number, step in sorted(look.steps.items())
+            StepSummary(number, step.batch_id, step.epoch, step.processors)
+            for number, step in sorted(look.steps.items())
         ),
         combinations=totals.get("combinations", 0),
         queries=tuple(
-            QuerySeen(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
+            QuerySummary(name, entry["since"], entry["query"]["residual predicate"], totals["results"].get(name, 0))
             for name, entry in plan.get("queries", {}).items()
         ),
         inputs=_inputs(plan, step),
@@ -139,16 +145,27 @@ def _look(look: _Look, quick: bool) -> Inspection:
             for name, spine in zip((port["holds"] for port in plan["ports"]), manifest.spines, strict=True)
         ),
         spilled=tuple(
-            found
+            summary
             for processor, manifest in enumerate(manifests)
-            for found in _spilled(processor, manifest, plan, identity.get("groups", 1))
+            for summary in _spilled(processor, manifest, plan, identity.get("groups", 1))
         ),
         groups=groups,
         disk={name: _size(look.checkpoint.path / name) for name in (*FOLDERS, EVENTS)},
         unreferenced=tuple(_unreferenced(look)),
         verified=not quick,
         damage=tuple(look.damage),
+        diffused=() if step is None else diffused_groups(step.routings, step.diffusions, _names(plan)),
+        copied=look.copied.get(newest or 0, 0),
     )
+
+
+def _names(plan: Json) -> list[tuple[str, list[str]]]:
+    """What people call the operators of a plan and their ports."""
+    names = []
+    for identity in plan["operators"]:
+        holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
+        names.append((f"join of {', '.join(holds)}", holds))
+    return names
 
 
 def _identity(look: _Look) -> Json:
@@ -159,7 +176,7 @@ def _identity(look: _Look) -> Json:
             with _of_known_form(path):
                 identity |= read_document(path)
         except CorruptStateError as error:
-            look.found(error)
+            look.note_damage(error)
     theirs, ours = identity.get("engine version", "unknown"), ".".join(look.version.split(".")[:2])
     if theirs != ours and not look.damage:
         raise CheckpointError(
@@ -169,21 +186,22 @@ def _identity(look: _Look) -> Json:
     return identity
 
 
-def _newest_run(look: _Look) -> RunSeen | None:
-    """The run that took the checkpoint last, and whether its driver is still there."""
+def _newest_run(look: _Look) -> RunSummary | None:
+    """The run that took the checkpoint last, and whether its driver is still alive."""
     for path in sorted((look.checkpoint.path / "epochs").glob("[0-9]*.json"), reverse=True):
         try:
             body = read_document(path)
             with _of_known_form(path):
-                return RunSeen(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
+                return RunSummary(int(path.stem), body["pid"], body["host"], body["time"], _is_alive(body))
         except CorruptStateError as error:
             if path.exists():
-                look.found(error)
+                look.note_damage(error)
     return None
 
 
 def _is_alive(body: Json) -> bool | None:
-    """None for a driver on another machine. Asking for its lock would be exact, but might get in a new run's way."""
+    """Whether a driver is alive; None if it is on another machine. Trying its lock would be exact, but might get in a
+    new run's way."""
     if body["host"] != os.uname().nodename:
         return None
     try:
@@ -198,15 +216,17 @@ def _read_steps(look: _Look) -> None:
             with _of_known_form(look.checkpoint.path / "steps" / f"{number:010d}.json"):
                 look.steps[number] = step = look.checkpoint.read_step(number)
             with _of_known_form(look.checkpoint.reports(number)):
-                manifests = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+                reports = look.checkpoint.reports_of(step)
+                manifests = [manifest for _, manifest in reports]
             with _of_known_form(look.checkpoint.path / "plans" / f"{step.plan:06d}.json"):
                 look.plans[step.plan] = _plan(look.checkpoint.plan(step.plan))
             look.manifests[number] = manifests
+            look.copied[number] = sum(sum(report.copied) for report, _ in reports)
         except CorruptStateError as error:
-            look.found(error, number)
+            look.note_damage(error, number)
 
 
-def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ...]:
+def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSummary, ...]:
     """Check every file that a retained step names; count the groups of the newest one on the way."""
     step = look.steps[newest] if newest is not None else None
     count = len(step.routings[0].placement) if step else 0
@@ -216,7 +236,8 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
     for state in (state for manifest in listed for state in manifest.operators):
         for generation in state.generations:
             generations += generation.groups.mask()
-    wanted = _slices_by_file(listed)
+    slices = _slices_by_file(listed)
+    cuts, undamaged = FileCuts(look.checkpoint.state, count or 1), len(look.damage)
     checked: set[tuple[str, int]] = set()
     for number, manifests in sorted(look.manifests.items(), reverse=True):
         for file in (file for manifest in manifests for file in manifest.files().values()):
@@ -226,15 +247,20 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
             try:
                 hashes = _checked_hashes(look.checkpoint.state, file, quick)
             except CorruptStateError as error:
-                look.found(error, number)
+                look.note_damage(error, number)
                 continue
-            for piece, is_active in wanted.get(file.name, []) if hashes is not None and number == newest else []:
+            if hashes is None or number != newest:
+                continue
+            cuts.learn(file.name, hashes)
+            for piece, is_active in slices.get(file.name, []):
                 counts = group_counts(hashes[piece.start : piece.stop], count)
                 (active if is_active else spilled).add(counts, piece)
     if quick or step is None:
         return ()
+    if len(look.damage) == undamaged:
+        _check_shares(look, step, cuts)
     return tuple(
-        GroupSeen(
+        GroupSummary(
             group,
             tuple(sorted({p for routing in step.routings for p in routing.hosts(group)})),
             int(active.rows[group]),
@@ -244,6 +270,22 @@ def _verify(look: _Look, newest: int | None, quick: bool) -> tuple[GroupSeen, ..
         )
         for group in range(count)
     )
+
+
+def _check_shares(look: _Look, step: Step, cuts: FileCuts) -> None:
+    """Check that the newest step lists every row once, where its group's routing says."""
+    ports, operators = look.plans[step.plan]["ports"], look.plans[step.plan]["operators"]
+    own = [port["identity"].rpartition("/")[0] for port in ports]
+    owners = [operators.index(identity) for identity in own]
+    for broken in broken_shares(look.manifests[step.number], step.routings, owners, cuts):
+        names = [port["holds"] for port, owner in zip(ports, owners, strict=True) if owner == broken.operator]
+        what = f"the operator of {', '.join(names)}" if broken.port is None else names[broken.port]
+        look.note_damage(
+            CorruptStateError(
+                f"{look.checkpoint.path}: step {step.number}, {what}, partition group {broken.group}: {broken.problem}"
+            ),
+            step.number,
+        )
 
 
 @dataclass(slots=True)
@@ -258,13 +300,13 @@ class _Groups:
         return cls(np.zeros(count, np.int64), np.zeros(count))
 
     def add(self, counts: NDArray[np.int64], piece: Slice) -> None:
-        meant = counts if piece.groups is None else counts * piece.groups.mask()
-        self.rows += meant
-        self.bytes += meant * (piece.file.bytes / max(piece.file.rows, 1))
+        rows = counts if piece.groups is None else counts * piece.groups.mask()
+        self.rows += rows
+        self.bytes += rows * (piece.file.bytes / max(piece.file.rows, 1))
 
 
 def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
-    """The hashes of a whole and undamaged file, or None if only its size was looked at."""
+    """The hashes of a whole and undamaged file, or None if only its size was checked."""
     if not quick:
         return map_run(state, file).hashes
     path = state / file.name
@@ -278,18 +320,18 @@ def _checked_hashes(state: Path, file: RunFile, quick: bool) -> Any:
 
 
 def _slices_by_file(manifests: list[Manifest]) -> dict[str, list[tuple[Slice, bool]]]:
-    """What is listed of each file, and whether it is active."""
-    found: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
+    """The listed slices of each file, each with whether it is active."""
+    slices: dict[str, list[tuple[Slice, bool]]] = defaultdict(list)
     for manifest in manifests:
         for piece in manifest.active():
-            found[piece.file.name].append((piece, True))
+            slices[piece.file.name].append((piece, True))
         for piece in manifest.spilled():
-            found[piece.file.name].append((piece, False))
-    return found
+            slices[piece.file.name].append((piece, False))
+    return slices
 
 
 def _plan(document: Json) -> Json:
-    """A plan's document, if it has what is looked at here."""
+    """A plan's document; an error if it lacks the entries that a survey needs."""
     for entry in document["queries"].values():
         entry["query"]["residual predicate"], entry["since"]
     for port in document["ports"]:
@@ -297,12 +339,12 @@ def _plan(document: Json) -> Json:
     return document
 
 
-def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
+def _inputs(plan: Json, step: Step | None) -> tuple[InputSummary, ...]:
     def total(name: str, number: int) -> int:
         return int(step.totals[name][number]) if step else 0
 
     return tuple(
-        InputSeen(
+        InputSummary(
             alias=source["label"],
             stream=source["stream"],
             window=source["window (us)"],
@@ -316,12 +358,12 @@ def _inputs(plan: Json, step: Step | None) -> tuple[InputSeen, ...]:
     )
 
 
-def _spine(processor: int, part: str, spine: Spine) -> SpineSeen:
+def _spine(processor: int, part: str, spine: Spine) -> SpineSummary:
     files = {piece.file.name for piece in spine.slices()}
-    return SpineSeen(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
+    return SpineSummary(processor, part, spine.rows, spine.bytes, len(spine.runs), len(spine.merges), len(files))
 
 
-def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSeen]:
+def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iterator[SpilledSummary]:
     for identity, state in zip(plan["operators"], manifest.operators, strict=True):
         groups = spilled_groups(state.generations)
         if groups is None:
@@ -335,7 +377,7 @@ def _spilled(processor: int, manifest: Manifest, plan: Json, count: int) -> Iter
         # Of groupings, joins with windows and joins of joined rows there is only a bound.
         unbounded = not groups_rows and len(windows) == len(holds) and not any(w is not None for w in windows)
         owed = waiting_rows(state, count, owing) if groups_rows else owed_results(state, count, len(holds))
-        yield SpilledSeen(
+        yield SpilledSummary(
             processor,
             ", ".join(holds),
             len(state.generations),

@@ -1,6 +1,6 @@
-"""What `anabranch inspect` found in a checkpoint, as values, and as text for people.
+"""The contents of a checkpoint as `anabranch inspect` shows them: as values, and as text for people.
 
-The values are plain, so that `--json` is these very fields. Times are microseconds since the epoch, sizes bytes.
+The values are plain, and `--json` prints these fields. Times are microseconds since 1970, sizes bytes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.diffused import DiffusedGroups, overhead
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count
 from anabranch.observe.orders import orders_tables
@@ -23,7 +24,7 @@ NAMED_FILES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class StepSeen:
+class StepSummary:
     """A committed step that the checkpoint retains."""
 
     number: int
@@ -33,8 +34,8 @@ class StepSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeen:
-    """The run that took the checkpoint last; `alive` is None if that cannot be known from here."""
+class RunSummary:
+    """The run that took the checkpoint last; `alive` is None if it ran on another machine."""
 
     epoch: int
     pid: int
@@ -44,10 +45,10 @@ class RunSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class QuerySeen:
+class QuerySummary:
     """A query that is answered, since which plan, and the rows of its answer so far.
 
-    `results` is None if a residual predicate was applied and nobody counted what it left.
+    `results` is None if a residual predicate was applied and the rows after it were not counted.
     """
 
     name: str
@@ -57,8 +58,8 @@ class QuerySeen:
 
 
 @dataclass(frozen=True, slots=True)
-class InputSeen:
-    """A join input, with what it has received since the beginning."""
+class InputSummary:
+    """A join input, with the rows that it has received since the beginning."""
 
     alias: str
     stream: str
@@ -71,14 +72,14 @@ class InputSeen:
 
     @property
     def watermark(self) -> int | None:
-        """Rows older than this are late from now on, if the window of another input can expire."""
+        """The watermark: rows older than this are late, if the window of another input can expire."""
         if self.window is None or self.lateness is None or self.newest is None:
             return None
         return self.newest - self.lateness
 
 
 @dataclass(frozen=True, slots=True)
-class SpineSeen:
+class SpineSummary:
     """The active state of one part, an input or joined rows, on one processor."""
 
     processor: int
@@ -91,9 +92,9 @@ class SpineSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class SpilledSeen:
+class SpilledSummary:
     """The spilled state of one operator on one processor: its generations, the groups that owe results, and about how
-    many; `at_most` so many, roughly, where windows or groups allow no better estimate."""
+    many they owe. With `at_most` that number is only a bound, since windows or groups allow no better estimate."""
 
     processor: int
     inputs: str
@@ -107,10 +108,10 @@ class SpilledSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """A partition group: the processors that have it, and what it holds, all operators together.
+class GroupSummary:
+    """A partition group: the processors that have it, and its state in all operators together.
 
-    Rows and bytes are active ones; what is spilled is in so many `generations`.
+    `rows` and `bytes` are active ones; `generations` is the number of spilled generations.
     """
 
     group: int
@@ -123,92 +124,97 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A checkpoint at one moment, with its newest events if they were asked for.
+    """A checkpoint at one moment, with its newest events if the caller wants them.
 
-    State, queries, inputs and groups are those of the newest readable step. `orders` are what orders of joins were said
-    to cost when that was measured last, None if it never was.
+    State, queries, inputs and groups are those of the newest readable step. `orders` are the costs of orders of joins
+    when they were measured last, None if they never were. `diffused` are groups that are so after that step, in which
+    `copied` rows were received more than once.
     """
 
     path: str
     identity: dict[str, Any]
-    run: RunSeen | None
-    steps: tuple[StepSeen, ...]
+    run: RunSummary | None
+    steps: tuple[StepSummary, ...]
     combinations: int
-    queries: tuple[QuerySeen, ...]
-    inputs: tuple[InputSeen, ...]
-    spines: tuple[SpineSeen, ...]
-    spilled: tuple[SpilledSeen, ...]
-    groups: tuple[GroupSeen, ...]
+    queries: tuple[QuerySummary, ...]
+    inputs: tuple[InputSummary, ...]
+    spines: tuple[SpineSummary, ...]
+    spilled: tuple[SpilledSummary, ...]
+    groups: tuple[GroupSummary, ...]
     disk: dict[str, int]
     unreferenced: tuple[str, ...]
     verified: bool
     damage: tuple[str, ...]
     events: tuple[Event, ...] = ()
     orders: dict[str, Any] | None = None
+    diffused: tuple[DiffusedGroups, ...] = ()
+    copied: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`."""
+        """All fields, for `json.dumps`."""
         fields = asdict(self)
         for values, entry in zip(fields["inputs"], self.inputs, strict=True):
             values["watermark"] = entry.watermark
         return fields
 
 
-def describe(found: Inspection, *, groups: bool = False, plans: bool = False) -> Iterator[RenderableType]:
+def describe(inspection: Inspection, *, groups: bool = False, plans: bool = False) -> Iterator[RenderableType]:
     """The parts to print, one below the other; `groups` adds a line per partition group, `plans` the
     orders of joins."""
-    yield _facts(found)
-    if found.inputs:
-        yield _inputs(found.inputs)
-    if found.spines:
-        yield _state(found.spines)
-    if found.spilled:
-        yield _spilled(found.spilled)
-    if found.groups:
-        yield from _groups(found.groups, all_of_them=groups)
+    yield _facts(inspection)
+    if inspection.inputs:
+        yield _inputs(inspection.inputs)
+    if inspection.spines:
+        yield _state(inspection.spines)
+    if inspection.spilled:
+        yield _spilled(inspection.spilled)
+    if inspection.groups:
+        yield from _groups(inspection.groups, all_of_them=groups)
+    if inspection.diffused:
+        yield _diffused(inspection)
     if plans:
-        yield from orders_tables(found.orders, found.steps[-1].number if found.steps else 0)
-    if found.events:
-        yield _events(found.events)
-    yield _disk(found)
-    yield _verdict(found)
+        yield from orders_tables(inspection.orders, inspection.steps[-1].number if inspection.steps else 0)
+    if inspection.events:
+        yield _events(inspection.events)
+    yield _disk(inspection)
+    yield _verdict(inspection)
 
 
-def _facts(found: Inspection) -> Table:
+def _facts(inspection: Inspection) -> Table:
     facts = Table.grid(padding=(0, 2))
     facts.add_column(style="dim", no_wrap=True)
     facts.add_column(overflow="fold")
-    facts.add_row("checkpoint", found.path)
-    identity = found.identity
+    facts.add_row("checkpoint", inspection.path)
+    identity = inspection.identity
     engine, groups = identity.get("engine version", "unknown"), identity.get("groups", "?")
     facts.add_row("made by", f"Anabranch {engine}, {groups} groups, time zone {identity.get('session time zone', '?')}")
-    facts.add_row("last run", _run(found.run))
-    for number, step in enumerate(reversed(found.steps)):
+    facts.add_row("last run", _run(inspection.run))
+    for number, step in enumerate(reversed(inspection.steps)):
         label = "steps" if number == 0 else ""
         plural = "processor" if step.processors == 1 else "processors"
         facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
-    if not found.steps:
-        facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
-    for query in found.queries:
+    if not inspection.steps:
+        facts.add_row("steps", "none committed yet" if not inspection.damage else "none can be read")
+    for query in inspection.queries:
         results = "not counted" if query.results is None else format_count(query.results)
-        if len(found.queries) > 1:
+        if len(inspection.queries) > 1:
             since = "" if query.since == 1 else f", added with plan {query.since}"
             facts.add_row("results", f"{query.name}: {results} since its beginning{since}")
             continue
         if query.residual:
-            results += f", of {format_count(found.combinations)} combinations before the residual predicate"
+            results += f", of {format_count(inspection.combinations)} combinations before the residual predicate"
         facts.add_row("results", f"{results} since the beginning")
     return facts
 
 
-def _run(run: RunSeen | None) -> str:
+def _run(run: RunSummary | None) -> str:
     if run is None:
         return "none"
     state = {True: "alive", False: "ended", None: "on another machine"}[run.alive]
     return f"epoch {run.epoch}, process {run.pid} on {run.host}, since {_clock(run.since)}, {state}"
 
 
-def _inputs(inputs: Iterable[InputSeen]) -> Table:
+def _inputs(inputs: Iterable[InputSummary]) -> Table:
     table = _table("input", "stream", "window", "lateness", "newest event", "watermark", "received", "late", "rejected")
     for entry in inputs:
         table.add_row(
@@ -225,7 +231,7 @@ def _inputs(inputs: Iterable[InputSeen]) -> Table:
     return table
 
 
-def _state(spines: Iterable[SpineSeen]) -> Table:
+def _state(spines: Iterable[SpineSummary]) -> Table:
     table = _table("processor", "input", "rows", "bytes", "runs", "merges", "files", left=2)
     entries = list(spines)
     before: int | None = None
@@ -245,7 +251,7 @@ def _state(spines: Iterable[SpineSeen]) -> Table:
     return table
 
 
-def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
+def _spilled(spilled: Iterable[SpilledSummary]) -> Table:
     table = _table("processor", "spilled of", "rows", "bytes", "generations", "groups", "owing", "results owed")
     for entry in spilled:
         table.add_row(
@@ -260,7 +266,12 @@ def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
     return table
 
 
-def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
+def _diffused(inspection: Inspection) -> Text:
+    cost = f"what diffusion costs: {overhead(inspection.diffused, inspection.copied)}, in the last step"
+    return Text("\n".join([*(entry.sentence for entry in inspection.diffused), cost]))
+
+
+def _groups(groups: tuple[GroupSummary, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
     rows = sorted(entry.rows for entry in groups)
     filled = sum(count > 0 for count in rows)
     middle, greatest = rows[len(rows) // 2], max(groups, key=lambda entry: entry.rows)
@@ -294,25 +305,27 @@ def _events(events: Iterable[Event]) -> Table:
     return lines
 
 
-def _disk(found: Inspection) -> Text:
-    parts = [f"{name} {format_bytes(size)}" for name, size in found.disk.items()]
-    text = Text(f"on disk: {format_bytes(sum(found.disk.values()))} ({', '.join(parts)})")
-    if found.unreferenced:
-        names = ", ".join(found.unreferenced[:NAMED_FILES])
-        more = len(found.unreferenced) - NAMED_FILES
-        active = found.run is not None and found.run.alive
+def _disk(inspection: Inspection) -> Text:
+    parts = [f"{name} {format_bytes(size)}" for name, size in inspection.disk.items()]
+    text = Text(f"on disk: {format_bytes(sum(inspection.disk.values()))} ({', '.join(parts)})")
+    if inspection.unreferenced:
+        names = ", ".join(inspection.unreferenced[:NAMED_FILES])
+        more = len(inspection.unreferenced) - NAMED_FILES
+        active = inspection.run is not None and inspection.run.alive
         why = "the step under way" if active else "a step that was never committed; the next run removes them"
-        text.append(f"\n{len(found.unreferenced)} state files that no retained step names, from {why}: {names}")
+        text.append(f"\n{len(inspection.unreferenced)} state files that no retained step names, from {why}: {names}")
         text.append(f" and {more} more" if more > 0 else "")
     return text
 
 
-def _verdict(found: Inspection) -> Text:
-    if found.damage:
-        lines = "\n".join(f"  {problem}" for problem in found.damage)
+def _verdict(inspection: Inspection) -> Text:
+    if inspection.damage:
+        lines = "\n".join(f"  {problem}" for problem in inspection.damage)
         remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
-        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
-    checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
+        return Text(f"DAMAGED, {len(inspection.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
+    checked = "every file is there (not read)"
+    if inspection.verified:
+        checked = "every file is there and its checksum matches, and every row is listed once, where it belongs"
     return Text(f"sound: {checked}", style="green")
 
 
@@ -332,7 +345,8 @@ def _span(micros: int | None, absent: str) -> str:
 
 
 def _moment(micros: int | None) -> str:
-    """Event time is anything from real time to a counter, so what is not near our time is shown as it is."""
+    """An event time as people write it. Event time may also be a counter, so values far from the present are shown as
+    numbers."""
     if micros is None:
         return "-"
     if not 0 <= micros < 4_102_444_800_000_000:
