@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.survey import survey
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
-from anabranch.observe.inspection import describe
+from anabranch.observe.inspection_tables import describe
 
 PLAIN_WIDTH = 160
 
