@@ -27,8 +27,14 @@ if TYPE_CHECKING:
     from anabranch.api.session import local_session
     from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
+    from anabranch.manager.patterns.fewest_rounds import FewestRounds
+    from anabranch.manager.patterns.grouping import Grouping
+    from anabranch.manager.patterns.round_robin import RoundRobin
+    from anabranch.manager.patterns.spread import Spread
     from anabranch.manager.policies.active_disk import ActiveDisk
+    from anabranch.manager.policies.adaptive import Adaptive
     from anabranch.manager.policies.auto_migrate import AutoMigrate
+    from anabranch.manager.policies.diffusion import Diffusion
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
     from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -37,17 +43,23 @@ if TYPE_CHECKING:
 __version__ = "0.3.0"
 __all__ = [
     "ActiveDisk",
+    "Adaptive",
     "AnabranchError",
     "AutoMigrate",
+    "Diffusion",
     "Engine",
+    "FewestRounds",
     "FluxHybrid",
     "FluxLoad",
     "FluxMemory",
+    "Grouping",
     "LazyDisk",
     "Query",
+    "RoundRobin",
     "Run",
     "SkewBuffer",
     "Spill",
+    "Spread",
     "__version__",
     "local_session",
     "register_sources",
@@ -56,17 +68,23 @@ __all__ = [
 
 _HOMES = {
     "ActiveDisk": "anabranch.manager.policies.active_disk",
+    "Adaptive": "anabranch.manager.policies.adaptive",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
+    "Diffusion": "anabranch.manager.policies.diffusion",
     "Engine": "anabranch.api.engine",
+    "FewestRounds": "anabranch.manager.patterns.fewest_rounds",
     "FluxHybrid": "anabranch.manager.policies.flux",
     "FluxLoad": "anabranch.manager.policies.flux",
     "FluxMemory": "anabranch.manager.policies.flux",
+    "Grouping": "anabranch.manager.patterns.grouping",
     "LazyDisk": "anabranch.manager.policies.lazy_disk",
     "Query": "anabranch.api.query",
+    "RoundRobin": "anabranch.manager.patterns.round_robin",
     "Run": "anabranch.api.run",
     "SkewBuffer": "anabranch.manager.policies.skew_buffer",
     "Spill": "anabranch.manager.policies.spill",
+    "Spread": "anabranch.manager.patterns.spread",
     "local_session": "anabranch.api.session",
     "register_sources": "anabranch.api.synthetic",
 }

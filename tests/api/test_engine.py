@@ -61,6 +61,7 @@ def _total(values: pd.Series) -> int:
         ({"memory": -1}, "-1"),
         ({"checkpoint": "s3://bucket/checkpoint"}, "s3: storage is not supported"),
         ({"checkpoint": "file://elsewhere/checkpoint"}, "must not name a host"),
+        ({"policies": "adaptve"}, "policies must be .adaptive. or a list, such as"),
     ],
 )
 def test_unusable_settings_are_refused_at_once(spark: SparkSession, settings: dict[str, Any], message: str) -> None:

@@ -55,12 +55,17 @@ class Fabricated:
 
     def add_step(self) -> Step:
         number = self.checkpoint.next_number
-        directory = self.checkpoint.prepare_step(number)
-        names = []
         for processor, manifest in enumerate(self.manifests):
             spines = tuple(self._insert(spine, number, processor, i) for i, spine in enumerate(manifest.spines))
-            grown = Manifest(spines, manifest.operators)
-            self.manifests[processor] = grown
+            self.manifests[processor] = Manifest(spines, manifest.operators)
+        return self.commit()
+
+    def commit(self) -> Step:
+        """Commit what the manifests list as a step."""
+        number = self.checkpoint.next_number
+        directory = self.checkpoint.prepare_step(number)
+        names = []
+        for processor, grown in enumerate(self.manifests):
             report = Report.empty(processor, len(ALIASES), 1, 1)
             report.received, report.results, report.newest = [ROWS] * 2, [7], [NEWEST, None]
             report.active_rows, report.active_bytes = grown.rows, grown.bytes

@@ -13,7 +13,7 @@ from anabranch.cli.demos.bots import LATENESS, BotShop, write_bot_shop
 from anabranch.cli.demos.turn import BATCHES_IN_A_ROW, FIRST_BATCHES, parts_of_run, reason_to_migrate
 from anabranch.errors import ConfigError
 from anabranch.observe.progress import OperatorProgress
-from anabranch.observe.story import BatchSeen, ProcessorView
+from anabranch.observe.story import BatchSummary, ProcessorSummary
 from tests.cli.conftest import Invoke
 
 SMALL = BotShop(rows=8_000, batches=8, turn=4, seed=1)
@@ -21,10 +21,10 @@ OLD = ("join of a, b", "join of a, b, c")
 NEW = ("join of b, c", "join of a, b, c")
 
 
-def batch(number: int, intermediate: int, answers: int = 10, operators: tuple[str, ...] = OLD) -> BatchSeen:
+def batch(number: int, intermediate: int, answers: int = 10, operators: tuple[str, ...] = OLD) -> BatchSummary:
     """A batch whose first operator makes rows for the second one; others, of a shadow, make none."""
     made = dict.fromkeys(operators, 0) | {operators[0]: intermediate, operators[1]: answers}
-    return BatchSeen(
+    return BatchSummary(
         number,
         rows=100,
         results=answers,
@@ -32,12 +32,12 @@ def batch(number: int, intermediate: int, answers: int = 10, operators: tuple[st
         rejected=0,
         started=float(number),
         seconds=intermediate / 100,
-        processors=(ProcessorView(0, 0, 0, answers, 0.0),),
+        processors=(ProcessorSummary(0, 0, 0, answers, 0.0),),
         operators=tuple(OperatorProgress(name, 0, results, 0.0) for name, results in made.items()),
     )
 
 
-def run_of(*intermediate: int) -> list[BatchSeen]:
+def run_of(*intermediate: int) -> list[BatchSummary]:
     return [batch(number, rows) for number, rows in enumerate(intermediate)]
 
 

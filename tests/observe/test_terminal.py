@@ -26,7 +26,7 @@ from anabranch.observe.progress import (
     QueryProgress,
     Totals,
 )
-from anabranch.observe.story import BatchSeen, ProcessorView, Story, batch_seen, processors_seen
+from anabranch.observe.story import BatchSummary, ProcessorSummary, Story, batch_summary, processor_summaries
 from anabranch.observe.terminal import (
     SHOWN_BATCHES,
     LiveView,
@@ -78,13 +78,13 @@ def progress(
     return BatchProgress(number, rows, EIGHT + number, milliseconds / 1000, step)
 
 
-def batch(number: int, **changes: Any) -> BatchSeen:
-    return batch_seen(progress(number, **changes))
+def batch(number: int, **changes: Any) -> BatchSummary:
+    return batch_summary(progress(number, **changes))
 
 
-def wide(number: int, processors: int) -> BatchSeen:
-    states = tuple(ProcessorView(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
-    return BatchSeen(number, 123_456_789, 987_654_321, 0, 0, 13.0 * number, 12.3, states, {"orders": 1, "paid": 2})
+def wide(number: int, processors: int) -> BatchSummary:
+    states = tuple(ProcessorSummary(p, 1_000_000 + p, (1 + p) << 24, 100_000, 0.25) for p in range(processors))
+    return BatchSummary(number, 123_456_789, 987_654_321, 0, 0, 13.0 * number, 12.3, states, {"orders": 1, "paid": 2})
 
 
 def drawn(story: Story, width: int, elapsed: float = 3.0, **changes: Any) -> list[str]:
@@ -160,7 +160,7 @@ def test_what_clean_up_and_the_end_of_the_input_answer_is_in_the_story_and_the_p
     story.add_event(Event(2, 0.0, EventKind.CLEAN_UP, "in passing", {"answered": None, "results": 9}))
     story.add_event(Event(3, 0.0, EventKind.END, "the input has ended", {"results": 5}))
     assert not story.add(batch(0)), "it has been told"
-    story.see(processors_seen(progress(0).step))
+    story.see(processor_summaries(progress(0).step))
 
     text = "\n".join(drawn(story, 80))
     assert story.results == 10 + 7 + 5

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
+from anabranch.manager.actions import Action, DiffuseGroups, GatherGroups, HoldGroups, RelocateGroups, SpillGroups
 from anabranch.manager.snapshot import Snapshot
 
 
@@ -21,7 +21,8 @@ class ChanceSpill:
         for processor in snapshot.processors:
             for seen in (seen for seen in processor.operators if seen.spillable):
                 share = rng.choice([0, 0.3, 0.7, 1])
-                active = seen.statistics.groups[seen.statistics.bytes > 0].tolist()
+                diffused = [] if seen.diffused is None else seen.diffused.numbers().tolist()
+                active = [g for g in seen.statistics.groups[seen.statistics.bytes > 0].tolist() if g not in diffused]
                 groups = tuple(group for group in active if rng.random() < share)
                 if groups:
                     yield SpillGroups(processor.processor, seen.operator, groups, 0, "chance would have it")
@@ -39,7 +40,7 @@ class ChanceMoves:
         for processor in snapshot.processors:
             here = processor.partitions()
             for family in sorted(set(here.family.tolist())):
-                groups = here.group[here.family == family].tolist()
+                groups = here.group[(here.family == family) & ~here.diffused].tolist()
                 chosen = tuple(group for group in groups if rng.random() < rng.choice([0, 0.3, 1]))
                 others = [seen.processor for seen in snapshot.processors if seen is not processor]
                 if chosen and others and rng.random() < 0.6:
@@ -50,3 +51,34 @@ class ChanceMoves:
                 waiting = tuple(group for group in groups if rng.random() < 0.3)
                 if self.waits and waiting and rng.random() < 0.5:
                     yield HoldGroups(processor.processor, family, waiting, "chance would have it")
+
+
+@dataclass(frozen=True)
+class ChanceDiffusion:
+    """After every step, diffuse some groups of every join that can be, over some processors; gather some others."""
+
+    seed: int
+
+    def decide(self, snapshot: Snapshot) -> Iterator[DiffuseGroups | GatherGroups]:
+        rng = random.Random(f"{self.seed} {snapshot.step} diffusion")
+        processors = range(len(snapshot.processors))
+        for number in snapshot.plan.diffusable if len(processors) > 1 else ():
+            before = {group for group, _ in snapshot.routings[number].diffused}
+            active = {
+                group
+                for seen in (view.operators[number] for view in snapshot.processors)
+                for group in seen.statistics.groups.tolist()
+            }
+            gathered = tuple(group for group in sorted(before) if rng.random() < 0.2)
+            if gathered:
+                to = rng.choice([None, *processors])
+                yield GatherGroups(number, gathered, to, "chance would have it")
+            for group in sorted(active | before):
+                if group not in gathered and rng.random() < rng.choice([0.1, 0.5]):
+                    yield self._diffused(rng, snapshot, number, group)
+
+    def _diffused(self, rng: random.Random, snapshot: Snapshot, number: int, group: int) -> DiffuseGroups:
+        hosts = rng.sample(range(len(snapshot.processors)), rng.randrange(2, len(snapshot.processors) + 1))
+        weights = tuple(rng.choice([1.0, 1.0, 0.01, 3.0]) for _ in hosts)
+        master = rng.randrange(len(snapshot.plan.operators[number].ports))
+        return DiffuseGroups(number, (group,), master, tuple(hosts), weights, "chance would have it")

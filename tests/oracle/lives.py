@@ -18,9 +18,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.diffusable import aliases_at
+from anabranch.manager.patterns.named import PATTERNS
+from anabranch.manager.patterns.operator_graph import OperatorGraph
+from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.snapshot import Policy
-from anabranch.plan.network import Network
-from anabranch.plan.placement import Placement, even_placement, place
+from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
@@ -39,6 +42,8 @@ IN_THE_DRIVER = [
     *(f"replay.{place}" for place in PLACES),
 ]
 IN_WORKERS = ["processor.results", "processor.report"]
+# Why groups may not be diffused.
+NOT_NOW = ["has state on disk", "wait for clean-up", "are held back", "to be held back", "on its way to another"]
 # Why a migration may be refused.
 REFUSALS = [
     "in this order already",
@@ -55,7 +60,8 @@ class Hardships:
     """What is done to a run: by which policies, in how little memory, and how likely a session is to crash.
 
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
-    something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`.
+    something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
+    and with that of `diffusions` groups of a join are diffused or gathered by hand.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -64,6 +70,7 @@ class Hardships:
     changes: bool = False
     reshaped: bool = False
     migrations: float = 0.0
+    diffusions: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -116,6 +123,7 @@ class Life:
         self._groups = rng.choice([4, 64, 256])
         self._by_hand = random.Random(plan.text)  # of its own: what seeds draw stays as it was
         self._orders = random.Random(f"orders {plan.text}")
+        self._spreads = random.Random(f"diffusion {plan.text}")
         self._batches = plan.fed()
         self._committed = 0
         self._ended = False
@@ -197,6 +205,7 @@ class Life:
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
                 self._spill_by_hand(steps)
+                self._diffuse_by_hand(steps)
                 self._migrate(steps)
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
@@ -226,8 +235,39 @@ class Life:
         can = any(operator.spillable for operator in context.shape.operators)
         if can and not context.in_force.distribution.moving and self._by_hand.random() < 0.3:
             chosen = self._by_hand.sample(range(self._groups), k=self._by_hand.choice([1, self._groups // 2]))
-            steps.public.spill(chosen)
-            self.done.append("spill")
+            try:
+                steps.public.spill(chosen)
+                self.done.append("spill")
+            except ConfigError as error:
+                if "while diffused" not in str(error):
+                    raise
+                self.done.append("(not spilled)")
+
+    def _diffuse_by_hand(self, steps: Steps) -> None:
+        """Some groups of a join that can be diffused, or back; or be refused with a reason."""
+        context, rng = steps.runner.context, self._spreads
+        distribution, shape = context.in_force.distribution, context.shape
+        if not shape.diffusable or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
+            return
+        number = rng.choice(shape.diffusable)
+        diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
+        if diffused and rng.random() < 0.3:
+            chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
+            steps.public.undiffuse(chosen, to=rng.choice([None, *range(distribution.processors)]), operator=name)
+            self.done.append("undiffuse")
+        else:
+            chosen = rng.sample(range(self._groups), rng.choice([1, self._groups // 4, self._groups]))
+            master = rng.randrange(len(shape.operators[number].ports))
+            hosts = rng.sample(range(distribution.processors), rng.randrange(2, distribution.processors + 1))
+            alias = " ".join(aliases_at(shape, number, master))
+            try:
+                steps.public.diffuse(chosen, master=alias, over=hosts, operator=name)
+                self.done.append("diffuse")
+            except ConfigError as error:
+                if not any(reason in str(error) for reason in NOT_NOW):
+                    raise
+                self.done.append("(not diffused)")
+        steps.check_owners()
 
     def _migrate(self, steps: Steps) -> None:
         """Go on in another order of joins, by any strategy, or cancel that; or be refused with a reason."""
@@ -259,16 +299,17 @@ class Life:
         return take
 
 
-def placing(rng: random.Random, groups: int, processors: int) -> Callable[[Network], tuple[Placement, ...]]:
-    """Operators anywhere: spread, whole on a processor, or scattered group by group."""
+def placing(rng: random.Random, groups: int, processors: int) -> Callable[[OperatorGraph], tuple[Placement, ...]]:
+    """Operators by any pattern, or anywhere: spread, whole on a processor, or scattered group by group."""
 
     def one() -> Placement:
         scattered = tuple(rng.randrange(processors) for _ in range(groups))
         return rng.choice([even_placement(groups, processors), (rng.randrange(processors),) * groups, scattered])
 
-    if rng.random() < 0.3:
-        return lambda network: place("spread", len(network.operators), groups, processors)
-    return lambda network: tuple(one() for _ in network.operators)
+    if rng.random() < 0.6:
+        pattern = PATTERNS[rng.choice(list(PATTERNS))]
+        return lambda graph: placements_of(pattern, graph, groups, processors)
+    return lambda graph: tuple(one() for _ in graph.operators)
 
 
 @contextmanager

@@ -20,15 +20,16 @@ from anabranch.api.query import Query
 from anabranch.api.testing.streams import fed_stream
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import REMOVE
+from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.observe.events import EventLog
 from anabranch.plan.join_order import shape_of
-from anabranch.plan.network import Network
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import check_routings
 from anabranch.plan.shape_text import shape_text
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.step.result import StepResult
 from anabranch.runtime.driver.step_runner import StepRunner
+from anabranch.state.broken_shares import broken_shares
 from anabranch.state.runs.run import FileCuts
 from anabranch.state.share import groups_by_port, home_groups
 from anabranch.state.spill import present_groups
@@ -74,7 +75,7 @@ class Steps:
     answers: list[pa.Table] = field(default_factory=list)
     joins: str = "auto"
     emit: str = "tuple"
-    place: Callable[[Network], tuple[Placement, ...]] | None = None
+    place: Callable[[OperatorGraph], tuple[Placement, ...]] | None = None
     name: str = "query"
     others: Mapping[str, str] = field(default_factory=dict)
     other_answers: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -118,11 +119,12 @@ class Steps:
         return self.public.let_go_on()
 
     def check_owners(self) -> None:
-        """Every partition group of every operator has one owner, and nobody else has state of it."""
+        """Every row is listed once, by a processor that its group belongs to."""
         found = self.runner.context.in_force.distribution
         cuts = FileCuts(self.taken.state, self.groups)
         owners = self.plan.layout.processor.owners
         check_routings(found.routings, owners, self.groups, found.processors)
+        assert not [*broken_shares(found.manifests, found.routings, owners, cuts)]
         for p, manifest in enumerate(found.manifests):
             own = groups_by_port(found.routings, owners, p)
             for port, spine in enumerate(manifest.spines):
@@ -132,7 +134,8 @@ class Steps:
                 slices = [piece for held in state.held for piece in held]
                 slices += [piece for generation in state.generations for port in generation.ports for piece in port]
                 home = home_groups(found.routings[n], p)
-                assert not present_groups(slices, self.groups, cuts) - home, f"operator {n} on processor {p}"
+                strange = present_groups(slices, self.groups, cuts) - home
+                assert not strange, f"operator {n} on processor {p}: groups {strange.numbers().tolist()}"
 
     def order(self) -> str:
         """The order of the query's joins that is in force."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import anabranch as ab
 from anabranch.manager.snapshot import Policy
 from tests.oracle.chance import ChanceMoves, ChanceSpill
 from tests.oracle.lives import Hardships, Life
@@ -62,6 +63,14 @@ def test_moving_state_by_chance_changes_no_answer(spark: SparkSession, tmp_path:
 @pytest.mark.parametrize("seed", [12, 14])
 def test_moving_state_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     check(spark, tmp_path, draw_grouped(seed), seed, ChanceSpill(seed), ChanceMoves(seed))
+
+
+@pytest.mark.parametrize("seed", [3])
+def test_adapting_by_itself_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    hardships = Hardships((ab.Adaptive(), ChanceMoves(seed)), memory=2_000, migrations=0.5)
+    life = Life(spark, tmp_path, draw(seed, 3), random.Random(seed), hardships=hardships)
+    life.live()
+    life.check()
 
 
 @pytest.mark.parametrize("seed", [7, 8, 15])

@@ -8,6 +8,7 @@ from anabranch.plan.assembly import network_of
 from anabranch.plan.explain import Measured, explain
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery, JoinInput, JoinOperator, Output, Source, StreamSchema
+from anabranch.plan.rounds import Dataflow, Edge
 from anabranch.plan.svg import as_svg
 
 SECOND = 1_000_000
@@ -128,3 +129,32 @@ def test_what_was_measured_stands_at_each_operator_and_in_the_picture() -> None:
         assert 0 <= x <= float(drawn.attrib["width"]) - width
         for a, b, w, h in places[n + 1 :]:
             assert x + width <= a or a + w <= x or y + height <= b or b + h <= y
+
+
+def test_it_says_which_edges_cross_processors_and_whether_fewer_rounds_would_do() -> None:
+    inputs = tuple(JoinInput(name, "B", None, ("`k`",), (), ("v",)) for name in "abc")
+    operators = (
+        JoinOperator((0, 1), (0,), (("`k`",), ("`k`",)), (), (("a", "v"),)),
+        JoinOperator((3, 2), (0,), (("`a.k`",), ("`k`",)), (), (("a", "v"),)),
+    )
+    query = ContinuousQuery("...", inputs, ((("a", "`k`"), ("b", "`k`"), ("c", "`k`")),), operators, ())
+    network = network_of([Request("q", query)], STREAMS)
+
+    def told(*homes: int) -> str:
+        placements = [(home,) * 4 for home in homes]
+        flow = Dataflow((0, 0), (Edge(0, 1, 0),))
+        rounds = flow.rounds(placements).of
+        return explain(
+            network,
+            STREAMS,
+            key_types=[["bigint"]] * 2,
+            rounds=rounds,
+            placements=placements,
+            groups=4,
+            processors=2,
+            flow=flow,
+        ).exchange
+
+    apart = "; 1 of 1 edges between operators cross processors, and 1 round would do with placement='fewest-rounds'"
+    assert told(0, 1).endswith("in 2 rounds" + apart)
+    assert told(1, 1).endswith("in 1 round; 0 of 1 edges between operators cross processors")

@@ -12,11 +12,9 @@ from anabranch.errors import ConfigError
 from anabranch.plan.placement import (
     as_blocks,
     check_shares,
-    even_placement,
     families_of,
     from_blocks,
     moved,
-    place,
     placement_by_shares,
     rescaled,
 )
@@ -57,7 +55,6 @@ def test_shares_that_make_no_sense_are_refused(shares: object, told: str) -> Non
 
 def test_even_is_the_default() -> None:
     assert check_shares("even", 3) is None
-    assert place("spread", 2, 8, 2) == (even_placement(8, 2),) * 2
 
 
 @examples(200)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.plan.rounds import Edge, compile_rounds
+from anabranch.plan.rounds import Dataflow, Edge, compile_rounds
 
 
 @st.composite
@@ -61,3 +61,15 @@ def test_a_tree_on_one_key_is_one_round() -> None:
 def test_an_operator_before_its_input_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="operator 0 is numbered before its input"):
         compile_rounds(["x", "x"], [Edge(1, 0, 0)])
+
+
+@given(plans())
+def test_an_edge_crosses_processors_if_its_ends_are_not_whole_on_one_and_not_fused(
+    plan: tuple[list[int], list[Edge], list[tuple[int, ...]]],
+) -> None:
+    keys, edges, placements = plan
+    flow = Dataflow(tuple(keys), tuple(edges))
+    counts, rounds = flow.count(placements), flow.rounds(placements)
+    assert counts.rounds == rounds.count
+    on_one = [edge for edge in edges if len({*placements[edge.lower], *placements[edge.upper]}) == 1]
+    assert counts.crossing == len([edge for edge in rounds.crossing if edge not in on_one]) == len(counts.senders)

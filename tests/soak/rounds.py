@@ -70,6 +70,8 @@ def draw_round(seed: int) -> Drawn:
         ((ab.Spill(),), memory),
         ((ab.LazyDisk(),), memory),
         ((ab.Spill(order="random"), moves), memory),
+        ((ab.Adaptive(),), memory),
+        ((moves, ab.Adaptive()), memory),
     ]
     policies, limit = rng.choice(kinds)
     hardships = Hardships(

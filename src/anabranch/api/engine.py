@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -20,23 +20,20 @@ from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
+from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
+from anabranch.manager.patterns.named import SPREAD, pattern_of
+from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.policies import ADAPTIVE
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
-from anabranch.plan.network import Network, Request
-from anabranch.plan.placement import (
-    EVEN,
-    ROUND_ROBIN,
-    SPREAD,
-    Placement,
-    check_pattern,
-    check_shares,
-    even_placement,
-    place,
-)
+from anabranch.plan.allocation import Allocation, KnownAllocation
+from anabranch.plan.network import Request
+from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.prepare import prepare
+from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
 from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.spark.internals import remember_classes
@@ -62,12 +59,14 @@ class Engine:
         quarantine: where rows go that cannot be processed, because their event time is unusable or a condition or a key
             fails on them (JSON lines); without it such a row stops the run.
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
-        placement: where operators are: "spread" over all processors, or each whole on one, in turn ("round-robin").
-            The answer is the same; a checkpoint may be resumed with another one.
+        placement: where operators are at first (docs/placement.md): a pattern such as `ab.Grouping()`, or the name of
+            one: "spread" over all processors, or whole ones, "round-robin" or by "grouping" neighbours, or what needs
+            the "fewest-rounds". The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
-        policies: what decides how the running query is adapted; by default `[ab.Spill()]`, which has something to do
-            once there is a budget (`memory`, or `run.set_memory`). Each run works with a copy of its own.
+        policies: what decides how the running query is adapted: "adaptive", which is `[ab.Adaptive()]`, or a list; by
+            default `[ab.Spill()]`, which has something to do once there is a budget (`memory`, or `run.set_memory`).
+            Each run works with a copy of its own.
     """
 
     spark: SparkSession
@@ -77,9 +76,11 @@ class Engine:
     groups: int = DEFAULT_GROUPS
     quarantine: str | os.PathLike[str] | None = None
     late_rows: str | os.PathLike[str] | None = None
-    placement: str = SPREAD
-    policies: Sequence[Policy] | None = None
+    placement: str | Pattern = SPREAD
+    policies: Sequence[Policy] | str | None = None
     initial_placement: str | Sequence[float] = EVEN
+    # Where operators are on record to have been placed, by identity; the pattern places the others.
+    _placed: Mapping[str, Placement] = field(default_factory=dict, init=False, repr=False)
     _sources: Sources = field(default_factory=Sources, init=False, repr=False)
     _streams: dict[str, StreamSchema] = field(default_factory=dict, init=False, repr=False)
 
@@ -92,8 +93,8 @@ class Engine:
         if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
-        check_pattern(self.placement)
-        if check_shares(self.initial_placement, self.processors) is not None and self.placement != SPREAD:
+        shares = check_shares(self.initial_placement, self.processors)
+        if shares is not None and not isinstance(pattern_of(self.placement), Spread):
             raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
         if self.memory is not None:
             self.memory = parse_bytes(self.memory)
@@ -101,8 +102,10 @@ class Engine:
         if self.policies is None:
             # Without a budget it has nothing to do, until `run.set_memory` gives one.
             self.policies = (Spill(),)
+        if self.policies == ADAPTIVE:
+            self.policies = (Adaptive(),)
         if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
-            raise ConfigError(f"policies must be a list, such as [ab.Spill()], not {self.policies!r}")
+            raise ConfigError(f"policies must be {ADAPTIVE!r} or a list, such as [ab.Spill()], not {self.policies!r}")
         for policy in self.policies:
             if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
@@ -125,10 +128,10 @@ class Engine:
         time: str | None = None,
         lateness: str | timedelta | None = None,
     ) -> None:
-        """Make a streaming DataFrame known under a name.
+        """Register a streaming DataFrame under a name.
 
         Args:
-            name: how queries refer to it.
+            name: the name that queries use for it.
             stream: any streaming DataFrame.
             time: its event-time column (TIMESTAMP, TIMESTAMP_NTZ or BIGINT milliseconds). Without one the stream
                 can only be unbounded.
@@ -140,7 +143,7 @@ class Engine:
         self._register(name, stream, time, lateness)
 
     def _register(self, name: str, stream: DataFrame, time: str | None, lateness: str | timedelta | None) -> None:
-        """Make a stream known whose batches are brought by Spark's query, or by a test."""
+        """Register a stream. Its batches will be brought by Spark's query, or by a test."""
         if not isinstance(name, str) or not name:
             raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
         if name.lower() in (known.lower() for known in self._streams):
@@ -172,26 +175,26 @@ class Engine:
         gives: str,
         retention: str | timedelta | None = None,
     ) -> None:
-        """Make a stateful operator of your own known: what it gives is a stream that queries can select from.
+        """Register a stateful operator of your own. Its results are a stream that queries can select from.
 
         docs/operators.md shows one from beginning to end.
 
         Args:
-            name: how queries refer to what it gives.
-            operator: how it computes that (`anabranch.kernel.operator`). It is copied to the processors, so its class
-                has to be importable there; its `repr` says whether a checkpoint belongs to it.
+            name: the name that queries use for its results.
+            operator: the object that computes them (`anabranch.kernel.operator`). It is copied to the processors, so
+                its class has to be importable there. A checkpoint belongs to an operator with the same `repr`.
             over: the registered stream that it is applied to.
             key: an expression over that stream, or several: rows with equal keys are on one processor.
             columns: the stream's columns that it sees, as `col.NAME`; the key's are `key.0`, ...
-            gives: the columns of what it gives, as Spark writes schemas: "user STRING, clicks BIGINT".
-            retention: how much event time a row is kept beyond what is settled; without it, for ever.
+            gives: the columns of its results, as Spark writes schemas: "user STRING, clicks BIGINT".
+            retention: how much event time a row is kept after it is settled; without it, for ever.
         """
-        if not isinstance(name, str) or not name or name.lower() in (known.lower() for known in self._streams):
+        if not isinstance(name, str) or not name or name.lower() in (taken.lower() for taken in self._streams):
             raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
         stream = self._streams.get(over)
         if stream is None or stream.application is not None:
-            known = [known for known, schema in self._streams.items() if schema.application is None]
-            raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, known)}")
+            registered = [other for other, schema in self._streams.items() if schema.application is None]
+            raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, registered)}")
         for column in columns:
             if column not in stream.columns:
                 hint = did_you_mean(column, stream.columns)
@@ -203,22 +206,22 @@ class Engine:
             )
         keys = (key,) if isinstance(key, str) else tuple(key)
         try:
-            made = self.spark.createDataFrame([], gives).schema.names
-            kept = None if retention is None else parse_duration(retention)
+            results = self.spark.createDataFrame([], gives).schema.names
+            kept_for = None if retention is None else parse_duration(retention)
         except (PySparkException, QueryError) as error:
             raise ConfigError(f"operator {name!r}: {error}") from None
         applied = AppliedOperator(name, operator, tuple(columns), gives)
-        self._streams[name] = StreamSchema(name, tuple(made), application=Application(over, keys, kept, applied))
+        self._streams[name] = StreamSchema(name, tuple(results), application=Application(over, keys, kept_for, applied))
 
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
-        """A continuous query in CQL; refused at once if it cannot be run as it is.
+        """Make a continuous query from CQL text; refused at once if it cannot be run.
 
         **GROUP BY answers a row per tuple, not a row per window**: windows slide with every tuple.
 
         Args:
             text: the query.
-            joins: the shape of its joins. With "auto" and "multiway" streams that share a key are joined at once. A
-                tree over the aliases, such as "((A B) C) D", says what is joined first; the answer is the same.
+            joins: the order of its joins. With "auto" and "multiway" streams that share a key are joined at once. A
+                tree over the aliases, such as "((A B) C) D", joins A and B first. The answer is the same.
             emit: how often GROUP BY answers a group: at every "tuple" of it, or once in every "batch" that completes
                 the windows of some of its tuples, for the last of these.
 
@@ -226,19 +229,19 @@ class Engine:
         ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
         ... )
         """
-        asked = {"text": text, "joins": joins, "emit": emit}
-        return Query(self, parse_query(text, self._streams, joins, emit), asked)
+        arguments = {"text": text, "joins": joins, "emit": emit}
+        return Query(self, parse_query(text, self._streams, joins, emit), arguments)
 
     def start(self, writers: Sequence[Writer], *, missing: str = REFUSE) -> Run:
         """Answer several queries together, each with a sink of its own.
 
-        What they have in common is computed once. They begin at the same row; with `run.add` and `run.remove` there may
-        be more of them later, or fewer. Each needs a name if there is to be more than one: `queryName("...")`.
+        Operators that they have in common are computed once. They begin at the same row; `run.add` and `run.remove`
+        make them more or fewer later. Each of several queries needs a name: `queryName("...")`.
 
         Args:
             writers: `query.writeStream...`, one for each query.
-            missing: what becomes of queries that the checkpoint answers, such as one that was added to a run, and that
-                are not among these: "refuse" to start without them, or "remove" them, as `run.remove` does.
+            missing: what happens if the checkpoint answers a query that is not among these, such as one that was added
+                to a run: "refuse" to start without it, or "remove" it, as `run.remove` does.
 
         >>> run = engine.start([q1.writeStream.queryName("a").option("path", "a"), q2.writeStream.queryName("b")...])
         """
@@ -263,8 +266,8 @@ class Engine:
             memory=self.memory if isinstance(self.memory, int) else None,
             quarantine=_optional_path(self.quarantine),
             late_rows=_optional_path(self.late_rows),
-            policies=tuple(self.policies or ()),
-            whole=self.placement == ROUND_ROBIN,
+            policies=tuple(policy for policy in self.policies or () if not isinstance(policy, str)),
+            pattern=pattern_of(self.placement),
         )
 
     def _prepare(
@@ -272,6 +275,7 @@ class Engine:
         requests: Sequence[Request],
         *,
         read_before: Sequence[str] = (),
+        known: KnownAllocation | None = None,
         running: PreparedPlan | None = None,
         checked: bool = False,
     ) -> PreparedPlan:
@@ -281,23 +285,38 @@ class Engine:
             self._sources,
             self._streams,
             place=self._place,
+            processors=self.processors or 1,
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,
             read_before=read_before,
+            known=known,
             running=running,
             checked=checked,
         )
 
     def _prepare_again(
-        self, requests: Sequence[Request], read_before: Sequence[str], running: PreparedPlan | None = None
+        self,
+        requests: Sequence[Request],
+        read_before: Sequence[str],
+        known: KnownAllocation | None,
+        running: PreparedPlan | None = None,
     ) -> PreparedPlan:
-        """Put queries together that were checked one by one, for a plan that is `running`, if there is one."""
-        return self._prepare(requests, read_before=read_before, running=running, checked=True)
+        """Prepare queries that were checked one by one; the streaming query of a `running` plan is kept if it can."""
+        return self._prepare(requests, read_before=read_before, known=known, running=running, checked=True)
 
-    def _place(self, network: Network) -> tuple[Placement, ...]:
+    def _allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """A running plan with its operators elsewhere."""
+        keep_rejected, keep_late = self.quarantine is not None, self.late_rows is not None
+        return allocate(plan, self._sources, allocation, keep_rejected=keep_rejected, keep_late=keep_late)
+
+    def _place(self, graph: OperatorGraph) -> tuple[Placement, ...]:
         processors = self.processors or 1
         shares = check_shares(self.initial_placement, processors)
-        return place(self.placement, len(network.operators), self.groups, processors, shares)
+        placed = placements_of(pattern_of(self.placement), graph, self.groups, processors, shares)
+        return tuple(
+            self._placed.get(operator.identity, placement)
+            for operator, placement in zip(graph.operators, placed, strict=True)
+        )
 
     def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
         if time is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from anabranch.observe.diffused import overhead
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
 from anabranch.runtime.compile.prepared import PreparedPlan
@@ -14,7 +15,7 @@ from anabranch.runtime.driver.step.result import StepResult
 def draw(
     plan: PreparedPlan, placements: Sequence[Placement], processors: int, measured: Measured | None = None
 ) -> Picture:
-    """A plan as it runs on so many processors, with operators placed there."""
+    """Draw a plan with the placements of its operators on a number of processors."""
     return explain(
         plan.network,
         plan.streams,
@@ -24,21 +25,30 @@ def draw(
         groups=plan.layout.processor.groups,
         processors=processors,
         measured=measured,
+        flow=plan.graph.flow,
     )
 
 
 class Drawn(Protocol):
-    """A query or a run."""
+    """A query or a run: it has a picture."""
 
     def _picture(self) -> Picture: ...
 
 
-def outline(of: Drawn) -> str:
+def outline(drawn: Drawn) -> str:
     """The plan of a query or a run in short: the titles of its boxes."""
-    return of._picture().outline
+    return drawn._picture().outline
 
 
 def state_lines(result: StepResult) -> Iterator[str]:
-    """A line per processor: its active state after a step, and what its memory is used for."""
+    """A line per processor: its active state after a step, and the use of its memory."""
     for report, use in zip(result.reports, result.memory, strict=True):
         yield f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}"
+
+
+def diffusion_lines(result: StepResult) -> Iterator[str]:
+    """A line for groups that are diffused alike after a step, and one for what that cost in it."""
+    yield from (entry.sentence for entry in result.diffused)
+    if result.diffused:
+        copied = sum(sum(report.copied) for report in result.reports)
+        yield f"what diffusion costs: {overhead(result.diffused, copied)}, in the last step"

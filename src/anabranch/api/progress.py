@@ -1,4 +1,4 @@
-"""The progress of a run's steps, out of what they reported, and how it meets Spark's progress of the batches."""
+"""The progress of a run's steps, made from their results, and joined with Spark's progress of the batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 
 def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
-    """A step; `lateness` is in microseconds, of the inputs of which rows can be late, by alias."""
+    """The progress of a step. `lateness` is in microseconds, by alias, of the inputs that can have late rows."""
     return Progress(
         step=result.step,
         queries=tuple(
@@ -37,13 +37,14 @@ def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
         totals=_totals(result),
         processors=tuple(_processors(result)),
         operators=tuple(_operators(result)),
+        diffused=result.diffused,
     )
 
 
 def with_step(
     batch: dict[str, Any], results: Sequence[StepResult], lateness: Mapping[str, int], *, as_of_last: bool
 ) -> dict[str, Any]:
-    """Spark's progress of a batch, with that of the step it became, if that is among the `results`.
+    """Spark's progress of a batch, with that of the batch's step if that is among the `results`.
 
     Totals and processors are those after this step or, `as_of_last`, after the last one.
     """
@@ -62,9 +63,9 @@ def batches_of(
     lateness: Mapping[str, int],
     number: int,
 ) -> list[BatchProgress]:
-    """The batches after this one, of those in Spark's progress, that became one of these steps.
+    """The batches in Spark's progress after batch `number`, if their steps are among the `results`.
 
-    What Spark tells while it is idle became none.
+    Entries that Spark adds while it is idle have no step.
     """
     batches = []
     for entry in spark:
@@ -77,7 +78,7 @@ def batches_of(
 
 
 def lateness_of(layout: Layout) -> dict[str, int]:
-    """The lateness of the inputs of which rows can be late, by alias."""
+    """The lateness, by alias, of the inputs that can have late rows."""
     inputs = zip(layout.inputs, layout.sources, strict=True)
     return {entry.label: source.lateness for entry, source in inputs if source.lateness is not None}
 
@@ -145,9 +146,10 @@ def _operators(result: StepResult) -> Iterator[OperatorProgress]:
     def added_up(name: str) -> list[Any]:
         return _sums(getattr(report, name) for report in result.reports)
 
-    numbers = zip(added_up("worked"), added_up("produced"), added_up("operator_cpu_ms"), strict=True)
-    for name, (rows, results, cpu_ms) in zip(result.operators, numbers, strict=True):
-        yield OperatorProgress(name, rows, results, cpu_ms)
+    columns = ("worked", "produced", "operator_cpu_ms", "copied")
+    numbers = zip(*map(added_up, columns), strict=True)
+    for name, (rows, results, cpu_ms, copied) in zip(result.operators, numbers, strict=True):
+        yield OperatorProgress(name, rows, results, cpu_ms, copied)
 
 
 def _sums(counts: Iterable[Sequence[Any]]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""A continuous query: bound, checked against the streams' schemas, ready to be written somewhere."""
+"""A continuous query: bound, checked against the streams' schemas, ready to get a sink."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
 class Query:
     """A query made by `Engine.sql`. It does nothing until `writeStream ... start()`."""
 
-    def __init__(self, engine: Engine, bound: ContinuousQuery, asked: dict[str, str] | None = None) -> None:
+    def __init__(self, engine: Engine, bound: ContinuousQuery, arguments: dict[str, str] | None = None) -> None:
         """Lay the query out and let Spark analyse all its expressions, so that errors come before any data.
 
-        `asked` is what `Engine.sql` was asked for.
+        `arguments` are those of `Engine.sql`, for the record of a run.
         """
         self._engine = engine
         self._bound = bound
-        self._asked = asked or {}
+        self._arguments = arguments or {}
         self._made_under = settings_for_a_query(engine)
         try:
             with unlogged():
@@ -56,7 +56,7 @@ class Query:
 
     @property
     def writeStream(self) -> Writer:
-        """Say where the answer goes, as with a Spark DataFrame's `writeStream`."""
+        """A writer that gives the answer its sink, as the `writeStream` of a Spark DataFrame."""
         return Writer(self)
 
     def explain(self) -> None:
@@ -65,7 +65,7 @@ class Query:
 
     @property
     def plan(self) -> str:
-        """What `explain` prints."""
+        """The plan as text, as `explain` prints it."""
         return str(self._picture())
 
     def _repr_html_(self) -> str:
@@ -73,4 +73,4 @@ class Query:
         return as_svg(self._picture())
 
     def _picture(self) -> Picture:
-        return draw(self._plan, self._plan.layout.placements, self._engine._settings.processors)
+        return draw(self._plan, self._plan.initial, self._engine._settings.processors)

@@ -1,4 +1,5 @@
-"""Putting on record what a run is made of: `stopped_run` delivers from that what it owes, without its program."""
+"""The record of a run: its settings, streams, queries and sinks, from which `stopped_run` delivers owed results without
+the program."""
 
 from __future__ import annotations
 
@@ -16,21 +17,21 @@ if TYPE_CHECKING:
 
 
 def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
-    """What the run is made of, for `stopped_run`."""
+    """The record of a run, for `stopped_run`."""
     settings = engine._settings
     queries: dict[str, Any] = {}
     for name, writer in writers.items():
         chosen = writer._sink
-        # Others are gone with the program, and their options may be secrets, such as passwords.
-        told = chosen.function is None and chosen.format in FILE_FORMATS
-        sink = asdict(replace(chosen, function=None, options=_absolute(chosen.options))) if told else None
-        queries[name] = {**writer._query._asked, "sink": sink}
+        # Other sinks are gone with the program, and their options may be secrets, such as passwords.
+        recorded = chosen.function is None and chosen.format in FILE_FORMATS
+        sink = asdict(replace(chosen, function=None, options=_absolute(chosen.options))) if recorded else None
+        queries[name] = {**writer._query._arguments, "sink": sink}
     return {
         "session settings": settings_in_force(engine.spark),
         "processors": settings.processors,
         "groups": settings.groups,
         "memory": settings.memory,
-        "placement": engine.placement,
+        "placement": engine.placement if isinstance(engine.placement, str) else repr(engine.placement),
         "initial_placement": engine.initial_placement
         if isinstance(engine.initial_placement, str)
         else list(engine.initial_placement),
@@ -50,5 +51,5 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
 
 
 def _absolute(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a file format with a path that means the same wherever a later program is started."""
+    """The options of a file format, with an absolute path: a later program may be started in another folder."""
     return {name: str(local_path(value)) if name == "path" else value for name, value in options.items()}

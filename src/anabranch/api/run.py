@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.changes.host import check_quiet
@@ -14,7 +14,7 @@ from anabranch.api.changes.queries import add_query, remove_query
 from anabranch.api.changes.replacement import Changer
 from anabranch.api.live.deliveries import clean_up, process_all_available
 from anabranch.api.live.live_run import LiveRun
-from anabranch.api.picture import draw, state_lines
+from anabranch.api.picture import diffusion_lines, draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
@@ -37,11 +37,11 @@ class Run:
     """Queries that are being answered. Names that PySpark's StreamingQuery has behave as there."""
 
     def __init__(self, live: LiveRun) -> None:
-        """Made by `Writer.start` and `Engine.start`."""
+        """Show a run to users; `Writer.start` and `Engine.start` make it."""
         self._live = live
 
     def __repr__(self) -> str:
-        """One line: what is answered, how far it is, and where its state is."""
+        """One line: the queries, the last step, and where the state is."""
         how = "active" if self.isActive else "ended" if self.exception() is None else "failed"
         queries, number = ", ".join(map(repr, self._live.writers)), self._live.runner.status.last_number
         return f"<Run of {queries}: {how}, step {number}, checkpoint {str(self._live.checkpoint.path)!r}>"
@@ -58,7 +58,7 @@ class Run:
 
     @property
     def name(self) -> str | None:
-        """The name given with `queryName`; those of several queries are joined by commas."""
+        """The name that `queryName` set; those of several queries are joined by commas."""
         return self._live.name
 
     @property
@@ -68,16 +68,16 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What Spark is doing right now."""
+        """The status of Spark's streaming query: what it is doing right now."""
         return dict(self._live.spark_query.status)
 
     @property
     def events(self) -> list[Event]:
-        """What happened since the checkpoint began that is worth telling, oldest first; the newest 1,000."""
+        """The events since the checkpoint began, oldest first: adaptations, changes, warnings. The newest 1,000."""
         return self._live.events.all()
 
     def events_since(self, number: int | None = None) -> list[Event]:
-        """The events after the one with this number, oldest first; without a number those of this run."""
+        """The events after the one with this number, oldest first; without a number, those of this run."""
         return self._live.events.since(number)
 
     @property
@@ -86,14 +86,14 @@ class Run:
         return tuple(self._live.writers)
 
     def add(self, writer: Writer) -> None:
-        """Answer one more query, over the rows that arrive from now on; the others do not notice.
+        """Answer one more query, over the rows that arrive from now on. The answers of others do not change.
 
         A stream that no query has read so far is read from its own beginning, as when a query starts.
         """
         add_query(self._live, writer)
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer. What it wrote stays; state that no other query needs is removed."""
+        """Stop answering a query. Its answers so far stay; state that no other query needs is removed."""
         remove_query(self._live, name)
 
     @property
@@ -103,7 +103,7 @@ class Run:
 
     @property
     def lastProgress(self) -> dict[str, Any] | None:
-        """Progress of the last batch, or None before the first; totals with what came after it."""
+        """Progress of the last batch, or None before the first. Totals include steps after it."""
         newest = self._live.spark_query.lastProgress or next(reversed(self._live.past), None)
         return None if newest is None else self._with_step(newest, as_of_last=True)
 
@@ -114,7 +114,7 @@ class Run:
         return progress_of(results[-1], lateness_of(self._live.plan.layout)) if results else None
 
     def batches_since(self, number: int = -1) -> list[BatchProgress]:
-        """The batches after the one with this number that became steps, as values, oldest first; of the recent ones."""
+        """The recent batches after the one with this number that became steps, as values, oldest first."""
         newest = self._live.spark_query.lastProgress  # enough for whoever follows a run, and much less than all
         recent = [newest] if newest and newest.batchId <= number + 1 else self._live.spark_progress()
         return batches_of(recent, list(self._live.results), lateness_of(self._live.plan.layout), number)
@@ -139,8 +139,8 @@ class Run:
     def clean_up(self) -> None:
         """Deliver all results that spilling has postponed so far, and wait until that is done.
 
-        While batches come they do it in passing, so that none takes long; what was spilled becomes active again as far
-        as memory allows. A run that ends by itself (`availableNow`) has done this.
+        Between two calls, batches deliver some of these results in passing, so that no batch takes long. Spilled state
+        becomes active again as far as memory allows. A run that ends by itself (`availableNow`) delivers all of them.
         """
         clean_up(self._live)
 
@@ -152,10 +152,10 @@ class Run:
         Args:
             groups: their numbers, from 0 on.
             to: the number of the processor.
-            operator: of which operator, by its name in events and progress, and of those that run fused with it; by
-                default of all.
+            operator: the name of an operator in events and progress: its groups move, and those of operators that run
+                fused with it. By default the groups of all operators move.
             pace: how many bytes per step, such as "256m", the processor reads ahead before the groups are its own. Rows
-                that arrive for them in the meantime are held back. By default it reads when it needs to.
+                that arrive for them in the meantime are held back. By default it reads state when it is needed.
         """
         with self._live.between_batches("moved", "no state can be"):
             self._live.expect_end()
@@ -169,35 +169,51 @@ class Run:
         Nothing is copied. Groups that are diffused already get the new master and processors.
 
         Args:
-            groups: their numbers, from 0 on; `groups_of` says which ones a key is in.
-            master: the alias of the input whose rows are spread, one processor each; rows of the others go to all. The
-                fastest input costs least.
+            groups: their numbers, from 0 on; `groups_of` gives those of a key.
+            master: the alias of the input whose rows are spread, each to one processor. The rows of the other inputs go
+                to all of them, so the fastest input is the cheapest master.
             over: the numbers of two or more processors.
-            operator: of which join, by its name in events and progress; may be left out if there is only one that can
-                be diffused.
+            operator: the name of a join in events and progress; may be left out if only one can be diffused.
         """
         with self._live.between_batches("diffused", "no group can be"):
             self._live.runner.manual.diffuse(listed(groups), master, listed(over), operator)
 
     def undiffuse(self, groups: int | Iterable[int], *, to: int | None = None, operator: str | None = None) -> None:
-        """Bring diffused groups back to one processor: `to` this one, or where the rest of their state is."""
+        """Bring diffused groups back to one processor: `to`, or by default the one that has the rest of their state."""
         with self._live.between_batches("gathered", "no group can be"):
             self._live.runner.manual.undiffuse(listed(groups), to, operator)
 
     def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
-        """The partition groups of rows with a key at an operator, which may be left out if there is only one.
+        """The partition groups of the rows with a key. The operator may be left out if there is only one.
 
-        The `key` is a value; of a key of several columns a tuple. A list is several keys.
+        The `key` is a value, or a tuple if the key has several columns. A list is several keys.
         """
         return groups_of_keys(self._live.runner.context, operator, key)
 
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors from the next batch on; state is spread evenly. Nothing is copied.
 
-        A checkpoint that is resumed by a program that asks for the same number as before keeps this one.
+        A program that resumes the checkpoint keeps this number, unless it asks for another one than it did before.
         """
         with self._live.between_batches("rescaled", "the run cannot be"):
             self._live.runner.manual.rescale(processors)
+
+    def reallocate(
+        self, operators: str | Sequence[str], *, to: int | str | None, subplan: bool = False, apart: bool = False
+    ) -> None:
+        """Let operators go on at another processor, with their state, between two batches (docs/placement.md).
+
+        Nothing is copied, and Spark's query is not restarted. The rounds of the plan are compiled for the new places:
+        operators that run fused with others need a round of their own elsewhere, which the event tells.
+
+        Args:
+            operators: the name of an operator in events and progress, or several.
+            to: the number of the processor, or None for all processors; "stay" for none other than now.
+            subplan: whether whatever only feeds these operators goes along.
+            apart: whether they run in rounds of their own, whatever else is at their place.
+        """
+        with self._live.between_batches("reallocated", "no operator can be"):
+            self._live.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
     def migrate(
         self,
@@ -210,19 +226,19 @@ class Run:
     ) -> Migration:
         """Go on with a query's joins in another order, such as "((B C) D) A" or "multiway" (docs/migration.md).
 
-        The `strategy` is "moving-state" (at once), "background" (in pieces, of `pace` rows per batch, while the old
-        order answers), "parallel-track" (begins empty beside it), or "auto". `meanwhile` says whether to "refuse" or to
-        "replace" a migration that is under way.
+        The `strategy` is "moving-state" (at once), "background" (in pieces of `pace` rows per batch, while the old
+        order answers), "parallel-track" (the new order begins empty beside the old one), or "auto". If a migration is
+        under way, `meanwhile` says whether to "refuse" this one or to "replace" it.
         """
         with self._live.between_batches("migrated", "no query can be"):
             self._live.expect_end()
             return self._live.migrator.begin(joins, strategy, query, pace=pace, meanwhile=meanwhile)
 
     def plans(self, query: str | None = None) -> list[PlanCost]:
-        """The orders in which a query's joins could run, with what each costs, least work first (docs/migration.md).
+        """The orders in which a query's joins could run, with their costs, least work first (docs/migration.md).
 
-        Costs are estimated from a sample of the state, taken now if that is not too often; of a run that has ended they
-        are those of the last time.
+        Costs are estimated from a sample of the state. It is taken now, unless the last one is recent or the run has
+        ended.
         """
         if not self._live.spark_query.isActive:
             return plans_of(self._live.migrator, query, measure=False)
@@ -232,7 +248,7 @@ class Run:
     def change(self, name: str, query: Query, *, missing: str = REFUSE) -> ChangePreview:
         """Replace a query by another one, which goes on with its state from the next batch on (docs/migration.md).
 
-        `missing` says whether to "refuse" a query for which rows are lacking that were left out, or to "allow" it.
+        The new query may need rows that the old one dropped. `missing` says whether to "refuse" or to "allow" that.
         """
         with self._live.between_batches("changed", "no query can be"):
             check_quiet(self._live, "changed")
@@ -240,12 +256,12 @@ class Run:
             return Changer(self._live.host).change(name, query, missing)
 
     def preview(self, name: str, query: Query) -> ChangePreview:
-        """What `change` would keep, compute and lack, and what cannot be done; it can be printed."""
+        """Preview `change`: the state it would keep, compute and lack, or why it is refused. It can be printed."""
         with self._live.between_batches("changed", "no query can be"):
             return Changer(self._live.host).preview(name, query)
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
-        """Change how much active state a processor may have, or all of them, until the run ends."""
+        """Change the budget for active state of a processor, or of all, until the run ends."""
         budget = None if memory is None else parse_bytes(memory)
         with self._live.between_batches("changed", "memory cannot be"):
             self._live.runner.manual.give_memory(budget, processor)
@@ -254,31 +270,32 @@ class Run:
         """Stop; the last committed step stays and the checkpoint can be resumed.
 
         A batch under way is finished first, unless that takes more than `grace` seconds: then it is interrupted, and
-        computed again after a restart. Once the input has ended, stopping waits until what was waiting for that is
-        answered. A function that a batch is given to may call it, too; there it returns at once.
+        computed again after a restart. Once the input has ended, stopping waits until the rows that waited for the end
+        are answered. A `foreachBatch` function may call it, too; there it returns at once.
         """
         self._live.stop(grace)
 
     def leave_open(self) -> None:
-        """Do not take the input for ended when Spark's query stops, whoever stops it."""
+        """Do not treat the input as ended when Spark's query stops: rows that wait go on waiting."""
         self._live.leave_open()
 
     def exception(self) -> BaseException | None:
-        """What ended the run, if it ended by an error."""
+        """The error that ended the run; None if there is none."""
         return self._live.exception()
 
     def explain(self) -> None:
-        """Print the plan, with what was measured so far since it is this one, the state per processor, and what other
-        orders of joins would cost."""
+        """Print the plan with its measured rows and times, the state per processor, and the costs of other orders of
+        joins."""
         print(self._picture())
         if self._live.results:
-            print(*state_lines(self._live.results[-1]), sep="\n")
+            last = self._live.results[-1]
+            print(*state_lines(last), *diffusion_lines(last), sep="\n")
         measure = self._live.spark_query.isActive and self._live.runner.can_change
         for line in explained_plans(self._live.migrator, measure=measure):
             print(line)
 
     def _repr_html_(self) -> str:
-        """The plan as a picture, with what was measured so far, in notebooks."""
+        """The plan as a picture with its measured rows and times, in notebooks."""
         return as_svg(self._picture())
 
     def _picture(self) -> Picture:

@@ -23,11 +23,11 @@ def local_session(
     log_level: str = "ERROR",
     conf: dict[str, str] | None = None,
 ) -> SparkSession:
-    """Start (or get) an embedded Spark that listens on loopback only and starts no UI unless asked.
+    """Start (or get) an embedded Spark that listens on loopback only. It has a UI only with `ui=True`.
 
-    `cores` is a number, "*" for all of the machine, or either with the times that a task is tried, as in "2,4": without
-    them Spark never retries a failed task. `memory` is the JVM's heap; the state of joins does not live there. `conf`
-    overrides anything. The JVM is told to keep its optimising compiler for code that touches rows.
+    `cores` is a number, or "*" for all of the machine. Either may be followed by the number of attempts per task, as in
+    "2,4"; without it Spark never retries a failed task. `memory` is the JVM's heap; the state of joins does not live
+    there. `conf` overrides anything. The JVM keeps its optimising compiler for code that touches rows.
 
     >>> spark = local_session(cores=2)
     >>> spark.range(3).count()
@@ -55,8 +55,8 @@ def local_session(
 
 
 def threads(cores: int | str) -> int:
-    """How many tasks run at the same time under Spark's `local[cores]`."""
-    found = re.fullmatch(r"(\*|[1-9]\d*)(\s*,\s*[1-9]\d*)?", str(cores))
-    if found is None:
+    """The number of tasks that run at the same time under Spark's `local[cores]`."""
+    match = re.fullmatch(r"(\*|[1-9]\d*)(\s*,\s*[1-9]\d*)?", str(cores))
+    if match is None:
         raise ConfigError(f"cores must be a number, '*', or either with attempts per task as in '2,4', not {cores!r}")
-    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1])

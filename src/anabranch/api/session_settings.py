@@ -1,7 +1,7 @@
-"""The settings that queries were made under, and those that a run has: they have to be the same.
+"""The settings of the session: those of a run have to be the same as when its queries were made.
 
-A query is analysed when it is made, and once more when it starts. What is analysed keeps the settings of that moment
-(a CAST gives null or fails), so a query that was made under other settings would be two things at once.
+A query is analysed when it is made, and once more when it starts. An analysed expression keeps the settings of that
+moment (a CAST gives null or fails), so after a change of settings the two analyses would differ.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def settings_for_a_query(engine: Engine) -> Settings:
-    """The settings that a query is made under. Refused if Spark would read its text in another way than we do."""
+    """The settings for making a query. Refused if Spark would read its text in another way than we do."""
     settings = settings_in_force(engine.spark)
     if "true" == settings.get(DOUBLE_QUOTED_NAMES) == settings.get("spark.sql.ansi.enabled"):
         raise ConfigError(
@@ -38,7 +38,7 @@ def settings_for_a_query(engine: Engine) -> Settings:
 
 
 def settings_of_a_run(engine: Engine, writers: Sequence[Writer]) -> Settings:
-    """The settings in force, under which all these queries have to have been made."""
+    """The settings for starting a run; refused if one of its queries was made under other ones."""
     settings = settings_in_force(engine.spark)
     for writer in writers:
         changed = changed_settings(writer._query._made_under, settings)

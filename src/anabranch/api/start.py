@@ -1,4 +1,4 @@
-"""Starting a run: check what was asked for, take the checkpoint, and pick up its last step."""
+"""Start a run: check the queries, take the checkpoint, and go on from its last step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ AS_SOON_AS_POSSIBLE = {"processingTime": "0 seconds"}
 
 
 def start_run(engine: Engine, writers: Sequence[Writer], missing: str) -> Run:
-    """Take the checkpoint, pick up its last step, and start the Spark query that drives the steps."""
+    """Take the checkpoint, go on from its last step, and start the Spark query that drives the steps."""
     check_missing(missing)
     if not writers:
         raise ConfigError("there is no query to start")

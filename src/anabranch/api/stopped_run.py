@@ -1,7 +1,7 @@
-"""What a run is made of, on record in its checkpoint, so that what it owes can be delivered without its program.
+"""Deliver the results that a stopped run owes without its program, from the record in its checkpoint (`record`).
 
-Streams are known by their schemas, queries by their text, sinks by their options. What only the program has, functions
-(`foreachBatch`, user-defined ones) and operators of its own, cannot be recorded; a run that needs them is cleaned up by
+The record has the schemas of streams, the text of queries and the options of sinks. Functions of the program
+(`foreachBatch`, user-defined ones) and its own operators cannot be recorded; a run that needs them is cleaned up by
 starting the program again.
 """
 
@@ -42,10 +42,10 @@ AGAIN = "start its program again and let it call run.clean_up()"
 def clean_up_stopped(
     checkpoint: Checkpoint, start_spark: Callable[[], SparkSession], empty: Path, tell: Callable[[int], None]
 ) -> int:
-    """Deliver all that a stopped run owes, and what rows that were held back give; returns how many results that were.
+    """Deliver all results that a stopped run owes, and answer rows that are held back; return the number of results.
 
-    Spark is started only if something is owed and can be delivered from here. `empty` is a folder without files, which
-    stands for the streams. `tell` hears how many groups still owe results.
+    Spark is started only if results are owed and can be delivered without the program. `empty` is a folder without
+    files, which stands for the streams. `tell` is called with the number of groups that still owe results.
     """
     body = checkpoint.records.run()
     settings = body["session settings"]
@@ -65,6 +65,8 @@ def clean_up_stopped(
         spark = session_like(start_spark())
         put_in_force(spark, settings)
         engine, writers = _rebuild(spark, checkpoint.path, body, empty)
+        # The pattern may have been one of the program's own; what it gave is on record.
+        engine._placed = dict(zip(checkpoint.plan(last.plan)["operators"], last.initial.placements, strict=True))
         opened = _open(engine, writers, checkpoint)
         runner, packed = opened.runner, no_rows(spark, opened.plan)
         tell(runner.status.owing_groups)
@@ -87,7 +89,7 @@ def _may_owe(checkpoint: Checkpoint, last: Step) -> bool:
     plan = checkpoint.plan(last.plan)
     for _, manifest in checkpoint.reports_of(last):
         for identity, state in zip(plan["operators"], manifest.operators, strict=True):
-            # Only a grouping's own step can tell which of its spilled groups still owe answers.
+            # For a grouping only its own step shows which of its spilled groups still owe answers.
             owing = state.generations if identity in plan["groupings"] else state.owing()
             if owing or any(state.held) or state.lagging:
                 return True
@@ -118,10 +120,10 @@ def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint)
         for name, writer in writers.items()
     }
     proposal = propose(checkpoint, questions, engine._prepare_again)
-    now = proposal.document
-    # If a query was removed since the run was stopped, what only it needed goes.
-    smaller = now["queries"] == stored["queries"] and set(now["operators"]) < set(stored["operators"])
-    if not smaller and any(now[part] != stored[part] for part in now if part != "read"):
+    document = proposal.document
+    # If a query was removed since the run was stopped, the operators that only it needed go.
+    smaller = document["queries"] == stored["queries"] and set(document["operators"]) < set(stored["operators"])
+    if not smaller and any(document[part] != stored[part] for part in document if part != "read"):
         raise CheckpointError(f"{checkpoint.path}: the queries cannot be put together as they were; {AGAIN}")
     parts = RunParts(
         engine._settings, MemoryBudgets(engine._settings.memory), checkpoint, open_log(checkpoint), deque()
@@ -130,7 +132,7 @@ def _open(engine: Engine, writers: Mapping[str, Writer], checkpoint: Checkpoint)
 
 
 def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[Engine, dict[str, Writer]]:
-    """The engine and the writers that were recorded, over streams that bring nothing."""
+    """The engine and the writers of the record, over streams that bring nothing."""
     engine = Engine(
         spark,
         path,
@@ -139,8 +141,6 @@ def _rebuild(spark: SparkSession, path: Path, body: Json, empty: Path) -> tuple[
         groups=body["groups"],
         quarantine=body["quarantine"],
         late_rows=body["late_rows"],
-        placement=body["placement"],
-        initial_placement=body["initial_placement"],
         policies=[],
     )
     for name, stream in body["streams"].items():

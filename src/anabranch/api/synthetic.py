@@ -37,7 +37,7 @@ _MORE = ("rows", "rows_per_batch", "paced")
 
 
 def register_sources(spark: SparkSession) -> None:
-    """Make the format "anabranch-synthetic" known to a session."""
+    """Register the format "anabranch-synthetic" with a session."""
     spark.dataSource.register(SyntheticSource)
 
 
@@ -61,7 +61,7 @@ class SyntheticSource(DataSource):
         return T.StructType(fields)
 
     def streamReader(self, schema: T.StructType) -> DataSourceStreamReader:
-        """What reads it."""
+        """The reader of one stream."""
         return _Reader(dict(self.options))
 
 
@@ -142,7 +142,7 @@ class _Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield self._stream.rows(first, min(first + CHUNK_ROWS, partition.stop))
 
     def _available(self) -> int:
-        """How many rows there are by now. After a restart the pace goes on from the row that is next."""
+        """The number of rows that have become available. After a restart the pace goes on from the next row."""
         if not self._paced:
             return self._rows or 0
         made = (self._first or 0) + int((time.time() - self._begun) * self._stream.rate)

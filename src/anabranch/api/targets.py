@@ -1,4 +1,4 @@
-"""What a query is called among others, and where its answer goes, as its writer says."""
+"""The name of a query among others, and the target of its answer, as its writer describes them."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ UNNAMED = "query"
 
 
 def check_target(writer: Writer, spark: SparkSession) -> None:
-    """Refuse what cannot be written, before anything is touched."""
+    """Refuse a sink that cannot be written to, before anything is touched."""
     make_sink(writer._sink, spark, "", Path())
 
 
 def target_of(writer: Writer, spark: SparkSession, checkpoint: Checkpoint, name: str) -> Target:
-    """Where the answer to a query of this name goes."""
+    """The target of the answer to a query of this name."""
     chosen: SinkOptions = writer._sink
     sink = make_sink(chosen, spark, sink_tag(checkpoint.tag, name), checkpoint.scratch)
     return Target(sink, reads_all=chosen.function is None and chosen.format != "console")
 
 
 def free_name(writer: Writer, taken: Collection[str]) -> str:
-    """What a query is called among others: as the user says, or by a number."""
+    """A name for a query that is not taken: the user's, or "query" with a number."""
     name = writer._sink.name
     if name is not None:
         if name in taken:

@@ -1,4 +1,4 @@
-"""Where an answer goes: the `writeStream` of a query, spelt as PySpark's DataStreamWriter."""
+"""The writer of an answer: the `writeStream` of a query, spelt as PySpark's DataStreamWriter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Writer:
     """Collects format, options and trigger; `start` begins the run. Methods return the writer."""
 
     def __init__(self, query: Query) -> None:
-        """A writer for one query; parquet unless told otherwise."""
+        """A writer for one query; its format is parquet unless `format` changes it."""
         self._query = query
         self._sink = SinkOptions()
         self._trigger: dict[str, Any] | None = None
@@ -42,12 +42,12 @@ class Writer:
         return f"<Writer of {self._query!r} to {sink}>"
 
     def format(self, source: str) -> Writer:
-        """parquet, json, csv, orc, text, memory, console, noop, or any format Spark's writer knows."""
+        """Set the format: parquet, json, csv, orc, text, memory, console, noop, or any other format of Spark's."""
         self._sink = replace(self._sink, format=source.lower() if source.lower() in OWN_FORMATS else source)
         return self
 
     def option(self, key: str, value: Any) -> Writer:
-        """An option of the format; `checkpointLocation` gives this run a checkpoint of its own."""
+        """Set an option of the format. `checkpointLocation` gives this run a checkpoint of its own."""
         if key.lower() == "checkpointlocation":
             self._checkpoint = str(value)
             return self
@@ -56,7 +56,7 @@ class Writer:
         return self
 
     def options(self, **options: Any) -> Writer:
-        """Several options at once."""
+        """Set several options at once."""
         for key, value in options.items():
             self.option(key, value)
         return self
@@ -68,21 +68,21 @@ class Writer:
         return self
 
     def partitionBy(self, *columns: str | Sequence[str]) -> Writer:
-        """Partition the files of a file format by these columns, given one by one or as a list."""
+        """Partition the files of a file format by these columns: several arguments, or one list."""
         listed = [[column] if isinstance(column, str) else column for column in columns]
         self._sink = replace(self._sink, partition_by=tuple(itertools.chain.from_iterable(listed)))
         return self
 
     def queryName(self, name: str) -> Writer:
-        """A name for the query, among those that start together; the table's name for the memory sink."""
+        """Set the name of the query among those that start together. For the memory sink it is the table's name."""
         self._sink = replace(self._sink, name=name)
         return self
 
     def foreachBatch(self, function: Callable[[DataFrame, int], None]) -> Writer:
-        """Hand the results of every batch to a function, with the batch's id.
+        """Call a function with the results of every batch and the batch's id.
 
-        After a crash a batch may come again under the same id with the same rows; make what the function does
-        replace what it did for that id, and the whole is exactly-once.
+        After a crash a batch may come again under the same id with the same rows. If the function then replaces what it
+        wrote for that id, the answer is exactly-once.
         """
         if not callable(function):
             raise ConfigError("foreachBatch needs a function of (DataFrame, batch id)")
@@ -105,7 +105,8 @@ class Writer:
         continuous: str | None = None,
         realTime: str | None = None,
     ) -> Writer:
-        """availableNow=True processes what is there and ends; processingTime="5 seconds" sets the pace.
+        """Set the trigger: availableNow=True processes the available rows and ends; processingTime="5 seconds" sets the
+        pace.
 
         PySpark's other triggers are refused.
         """
@@ -126,7 +127,7 @@ class Writer:
         return self
 
     def _check_pace(self, pace: Any) -> None:
-        """Refuse what Spark would refuse when it starts, or take for something else."""
+        """Refuse a pace that Spark would refuse when it starts, or misread."""
         if not isinstance(pace, str):
             raise ConfigError(f"processingTime must be a text, not {pace!r}; {PACE}")
         try:
@@ -137,7 +138,7 @@ class Writer:
     def start(self, path: str | os.PathLike[str] | None = None, *, missing: str = REFUSE) -> Run:
         """Begin. Everything that can be refused is refused here, before any data is read.
 
-        `missing` says what becomes of other queries that the checkpoint answers: as of `Engine.start`.
+        `missing` says what happens if the checkpoint answers other queries, as for `Engine.start`.
         """
         if path is not None:
             self.option("path", os.fspath(path))

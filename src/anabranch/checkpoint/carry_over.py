@@ -1,13 +1,13 @@
-"""Carrying state over from one plan to the next.
+"""Carry state over from one plan to the next.
 
-A step names the plan it was made under. The plan's document (`runtime/compile/document`) says what is where: operators
-by identity, ports, sources and groupings in the order in which manifests and steps list them. When queries are added or
-removed, what is still there keeps its state; it is found by identity. Nothing is copied.
+A step names the plan it was made under. The plan's document (`runtime/compile/document`) has the identities of
+operators, ports, sources and groupings, in the order in which manifests and steps list them. When queries are added or
+removed, whatever both plans have keeps its state: it has the same identity. Nothing is copied.
 
 A query that migrates to another order of its joins has other operators. Its inputs bring the same rows as before, so
-they go on with the same watermarks and counts; its grouping goes on with its state. What lies at its joins is filled in
-by the migration (`manager/shadows/filling`). A query that is changed may select other rows of a stream; there the plan
-says which source goes on with the watermark of which (`with_sources_of`).
+they go on with the same watermarks and counts; its grouping goes on with its state. The migration fills the state at
+its joins (`manager/shadows/filling`). A query that is changed may select other rows of a stream; then the plan says
+which source goes on with the watermark of which other (`with_sources_of`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
+from anabranch.plan.allocation import KnownAllocation
 from anabranch.plan.placement import converted
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
@@ -28,41 +30,54 @@ Other = TypeVar("Other")
 
 
 def carry_over(
-    last: Step, manifests: Sequence[Manifest], known: Json, plan: Json, asked: InitialPlacement, families: Sequence[int]
+    last: Step,
+    manifests: Sequence[Manifest],
+    before: Json,
+    plan: Json,
+    initial: InitialPlacement,
+    families: Sequence[int],
 ) -> tuple[Step, tuple[Manifest, ...]]:
-    """A step and its manifests, made under a known plan, as another plan lists them.
+    """List a step and its manifests, made under the plan `before`, as another plan does.
 
-    `asked` is what is wanted for the other plan's operators, `families` are theirs. An operator that is new has no
-    state. It goes where its family is, or else where it is wanted, on as many processors as there are now. What was on
-    its way stays where it is.
+    `initial` is the placement that the program asks for the other plan's operators, `families` are theirs. A new
+    operator has no state. It goes where its family is or, without one, to its initial placement, on the present number
+    of processors. Groups that were on their way stay where they are.
     """
-    plan = with_inherited_groupings(known, plan)
-    ports = [entry["identity"] for entry in known["ports"]], [entry["identity"] for entry in plan["ports"]]
-    sources = _source_names(known, plan)
-    groupings = known["groupings"], plan["groupings"]
-    operators = known["operators"], plan["operators"]
+    plan = with_inherited_groupings(before, plan)
+    ports = [entry["identity"] for entry in before["ports"]], [entry["identity"] for entry in plan["ports"]]
+    sources = _source_names(before, plan)
+    groupings = before["groupings"], plan["groupings"]
+    operators = before["operators"], plan["operators"]
     totals = dict(last.totals)
     for name in ("received", "late", "rejected"):
         totals[name] = _listed(totals[name], *sources, 0)
     totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
 
-    there = _listed(last.routings, *operators, None)
-    homes = {families[n]: routing.placement for n, routing in enumerate(there) if routing is not None}
-    wanted = [converted(placement, asked.processors, last.processors) for placement in asked.placements]
-    asked_then = zip(asked.placements, _listed(last.asked.placements, *operators, None), strict=True)
+    routings = _listed(last.routings, *operators, None)
+    homes = {families[n]: routing.placement for n, routing in enumerate(routings) if routing is not None}
+    converted_initial = [converted(placement, initial.processors, last.processors) for placement in initial.placements]
+    former_initial = _listed(last.initial.placements, *operators, None)
     step = replace(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
         routings=tuple(
-            Routing(homes.get(families[n], wanted[n])) if routing is None else routing
-            for n, routing in enumerate(there)
+            Routing(homes.get(families[n], converted_initial[n])) if routing is None else routing
+            for n, routing in enumerate(routings)
         ),
         totals=totals,
-        clean_up=under(last.clean_up, known, plan),
-        hold=under(last.hold, known, plan),
+        clean_up=under(last.clean_up, before, plan),
+        hold=under(last.hold, before, plan),
         moving=(),
-        asked=InitialPlacement(last.asked.processors, tuple(now if then is None else then for now, then in asked_then)),
+        initial=InitialPlacement(
+            last.initial.processors,
+            tuple(
+                new if former is None else former
+                for new, former in zip(initial.placements, former_initial, strict=True)
+            ),
+        ),
+        families=tuple(families),
+        apart=tuple(n for n, name in enumerate(operators[1]) if name in {operators[0][m] for m in last.apart}),
     )
     return step, tuple(
         Manifest(
@@ -73,23 +88,40 @@ def carry_over(
     )
 
 
-def under(values: Mapping[int, Value], known: Json, plan: Json) -> dict[int, Value]:
-    """Values by operator of a known plan, by operator of another."""
-    operators = with_inherited_groupings(known, plan)["operators"]
+def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
+    """Where operators are after the last step of a checkpoint, by identity; None before the first."""
+    last = checkpoint.last_step()
+    if last is None:
+        return None
+    operators = checkpoint.plan(last.plan)["operators"]
+    return KnownAllocation(
+        last.processors,
+        {name: routing.placement for name, routing in zip(operators, last.routings, strict=True)},
+        dict(zip(operators, last.families, strict=True)),
+        frozenset(operators[n] for n in last.apart),
+        last.initial.processors,
+        dict(zip(operators, last.initial.placements, strict=True)),
+    )
+
+
+def under(values: Mapping[int, Value], before: Json, plan: Json) -> dict[int, Value]:
+    """Number values by operator of the plan `before` as another plan numbers its operators."""
+    operators = with_inherited_groupings(before, plan)["operators"]
     return {
         operators.index(identity): values[n]
-        for n, identity in enumerate(known["operators"])
+        for n, identity in enumerate(before["operators"])
         if n in values and identity in operators
     }
 
 
-def with_inherited_groupings(known: Json, plan: Json) -> Json:
-    """A plan in which groupings that go on with the state of others, which it has no more, are called as these are."""
-    left = [identity for identity in known["groupings"] if identity not in plan["operators"]]
+def with_inherited_groupings(before: Json, plan: Json) -> Json:
+    """A plan in which a new grouping has the identity of a former one with the same state, if the plan has that one no
+    longer. So it goes on with that state."""
+    left = [identity for identity in before["groupings"] if identity not in plan["operators"]]
     names: dict[str, str] = {}
     for identity in plan["groupings"]:
-        if identity not in known["operators"]:
-            same = next((old for old in left if _state_of(known, old) == _state_of(plan, identity)), None)
+        if identity not in before["operators"]:
+            same = next((old for old in left if _state_of(before, old) == _state_of(plan, identity)), None)
             if same is not None:
                 left.remove(same)
                 names[identity] = same
@@ -108,9 +140,9 @@ def with_inherited_groupings(known: Json, plan: Json) -> Json:
     }
 
 
-def newest_under(last: Step, known: Json, plan: Json) -> list[int | None]:
-    """The greatest event time seen per source of a plan, by a step that was made under a known one."""
-    return _listed(last.newest, *_source_names(known, plan), None)
+def newest_under(last: Step, before: Json, plan: Json) -> list[int | None]:
+    """The greatest event time so far per source of a plan, by a step that was made under the plan `before`."""
+    return _listed(last.newest, *_source_names(before, plan), None)
 
 
 def with_sources_of(plan: Json, sources: Mapping[int, int]) -> Json:
@@ -125,24 +157,26 @@ def with_sources_of(plan: Json, sources: Mapping[int, int]) -> Json:
 
 
 def _state_of(plan: Json, grouping: str) -> list[list[Json]]:
-    """What lies at the port of a grouping, and what for."""
+    """The state at the port of a grouping, and the groups that it is for, as a plan describes them."""
     return [
         [entry["state"], entry["groups"]] for entry in plan["ports"] if entry["identity"].rpartition("/")[0] == grouping
     ]
 
 
-def _source_names(known: Json, plan: Json) -> tuple[list[str], list[str]]:
-    """What the sources of both plans are called; one that is new as another one that brought the same rows."""
-    before = {entry["identity"]: entry["rows"] for entry in known["sources"]}
-    same = {rows: identity for identity, rows in reversed(before.items())}
-    now = [
-        entry["identity"] if entry["identity"] in before else same.get(entry["rows"], entry["identity"])
+def _source_names(before: Json, plan: Json) -> tuple[list[str], list[str]]:
+    """The names of the sources of both plans. A new source has the name of a former one that brought the same rows."""
+    former = {entry["identity"]: entry["rows"] for entry in before["sources"]}
+    same = {rows: identity for identity, rows in reversed(former.items())}
+    names = [
+        entry["identity"] if entry["identity"] in former else same.get(entry["rows"], entry["identity"])
         for entry in plan["sources"]
     ]
-    return list(before), now
+    return list(former), names
 
 
-def _listed(values: Sequence[Value], known: Sequence[str], now: Sequence[str], nothing: Other) -> list[Value | Other]:
-    """Values that are listed by known identities, listed by others."""
-    found = dict(zip(known, values, strict=True))
-    return [found.get(identity, nothing) for identity in now]
+def _listed(
+    values: Sequence[Value], before: Sequence[str], after: Sequence[str], nothing: Other
+) -> list[Value | Other]:
+    """Reorder values from one list of identities to another; `nothing` stands for those that are new."""
+    by_identity = dict(zip(before, values, strict=True))
+    return [by_identity.get(identity, nothing) for identity in after]

@@ -1,4 +1,4 @@
-"""The checkpoint that a command is given as an argument, or why the folder is none."""
+"""The checkpoint at the path that a command gets as an argument, or an error that says why the folder is none."""
 
 from __future__ import annotations
 

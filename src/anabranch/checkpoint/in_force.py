@@ -1,22 +1,25 @@
-"""What counts at the moment: the last committed step, and who has what after it.
+"""The step in force: the last committed step, and the distribution of state after it.
 
-A run picks up where the last one was. Groups that have moved stay where they are, and a run that was rescaled keeps its
-processors, as long as the program asks for the same placement as it did then. If it asks for another one, state is
-listed anew: every owner gets a manifest that lists the parts of existing runs whose hashes lie in its groups, and a
-step without a batch puts these manifests in force. Nothing is copied.
+A run goes on from the last step of the run before it. Groups that have moved stay where they are, and a run that was
+rescaled keeps its processors, as long as the program asks for the same initial placement. If it asks for another one,
+state is listed anew: every owner gets a manifest that lists the parts of existing runs whose hashes lie in its groups,
+and a step without a batch puts these manifests in force. Nothing is copied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.step import InitialPlacement, Step
-from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.query_plan_manager import check_valid, fits
 from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.allocation import Allocation
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -27,23 +30,28 @@ from anabranch.state.store import encode_document, write_file
 class InForce:
     """The last step of a checkpoint, None before the first, and the distribution after it.
 
-    Somebody may be `awaiting` the results of all groups that were spilled up to a step.
+    `initial` is the placement that the program asks for. A user may be `awaiting` the results of all groups that were
+    spilled up to a step. Operators are in `families` and `apart` as in a step.
     """
 
-    def __init__(self, checkpoint: Checkpoint, asked: InitialPlacement, nothing: Manifest) -> None:
-        """Nothing counts until `resume`; `nothing` is the manifest of a processor without state."""
+    def __init__(
+        self, checkpoint: Checkpoint, initial: InitialPlacement, nothing: Manifest, allocation: Allocation
+    ) -> None:
+        """No step is in force until `resume`; `nothing` is the manifest of a processor without state."""
         self._checkpoint = checkpoint
         self._retained: dict[int, tuple[Manifest, ...]] = {}
-        self.asked = asked
+        self.initial = initial
+        self.families, self.apart = tuple(allocation.families or ()), tuple(sorted(allocation.apart))
         self.last: Step | None = None
         self.awaiting: int | None = None
         self._resumed: int | None = None
-        self.distribution = Distribution((nothing,) * asked.processors, owned_by(asked.placements))
+        self.distribution = Distribution((nothing,) * initial.processors, owned_by(initial.placements))
 
-    def resume(self, relocator: Relocator, families: Sequence[int], events: EventLog) -> None:
-        """Go on from the checkpoint's last step, which must have been taken by this driver.
+    def resume(self, connections: ConnectionManager, events: EventLog, *, continues: bool) -> None:
+        """Go on from the last step of the checkpoint, which this driver must have taken.
 
-        If state has to be listed anew for that, a step is committed. `families` are per operator.
+        If state has to be listed anew for that, a step is committed. Unless the plan `continues` with operators where
+        they are, all is listed as the program wants it.
         """
         self._checkpoint.claim()
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
@@ -54,33 +62,41 @@ class InForce:
             self._retained[number] = tuple(manifest for _, manifest in checkpoint.reports_of(step))
         distribution = Distribution(self._retained[last.number], last.routings, last.moving, last.diffusions)
         if last.plan != checkpoint.plan_number:
-            before, now = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
-            last, manifests = carry_over(last, distribution.manifests, before, now, self.asked, families)
-            distribution = self._gathered(relocator, Distribution(manifests, last.routings), events)
+            before, after = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
+            last, manifests = carry_over(
+                last, distribution.manifests, before, after, self.initial, connections.plan.families
+            )
+            distribution = self._gathered(connections, Distribution(manifests, last.routings), events)
             last = replace(last, routings=distribution.routings, diffusions=())
-        self.last, self.distribution = last, relocator.check(distribution)
+        self.last, self.distribution = last, check_valid(connections.plan, distribution)
         self._resumed = last.batch_id
-        if last.asked != self.asked or not relocator.fits(distribution):
-            self.list_anew(relocator.rescale(distribution, self.asked.processors, self.asked.placements))
-            same = "the same, placed otherwise" if last.processors == self.asked.processors else self.asked.processors
-            events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {same}")
+        if not continues:
+            processors = self.initial.processors
+            self.list_anew(connections.rescale(distribution, processors, self.initial.placements))
+            listed_on = "the same, placed otherwise" if last.processors == processors else processors
+            events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {listed_on}")
+        elif not fits(connections.plan, distribution):
+            homes = distribution.placements
+            alike = tuple(homes[family] for family in connections.plan.families)
+            self.list_anew(connections.rescale(distribution, last.processors, alike))
+            events.add(EventKind.RESCALE, "operators that run fused are now placed alike")
         self._checkpoint.remove_unreferenced(self._retained)
 
-    def _gathered(self, relocator: Relocator, distribution: Distribution, events: EventLog) -> Distribution:
-        """Under another plan nothing is diffused: its operators may run fused with others."""
+    def _gathered(self, connections: ConnectionManager, distribution: Distribution, events: EventLog) -> Distribution:
+        """Gather all diffused groups, since operators may run fused with others under another plan."""
         count = sum(len(routing.diffused) for routing in distribution.routings)
         if count:
-            told = f"{count} partition group{'s' if count > 1 else ''} gathered, since the queries of the run change"
-            events.add(EventKind.GATHER, told, groups=count)
-        return relocator.gathered(distribution)
+            groups = f"{count} partition group{'s' if count > 1 else ''}"
+            events.add(EventKind.GATHER, f"{groups} gathered, since the queries of the run change", groups=count)
+        return connections.gathered(distribution)
 
     def go_on_from(self, before: InForce) -> None:
-        """Take the place of what was in force under another plan of the same run: the next batch stays the same."""
+        """Take the place of the step in force under another plan of the same run: the next batch stays the same."""
         self._resumed = before._resumed
 
     @property
     def may_repeat(self) -> bool:
-        """Whether the next batch may have reached a sink before a crash: then the same rows must be answered in it."""
+        """Whether the next batch may have reached a sink before a crash: then it must give the same rows again."""
         last = self.last
         return last is not None and last.batch_id == self._resumed and self._checkpoint.has_planned(last.batch_id)
 
@@ -105,13 +121,29 @@ class InForce:
             hold=last.hold if hold is None else hold,
             moving=distribution.moving,
             diffusions=distribution.diffusions,
-            asked=self.asked,
+            initial=self.initial,
+            families=self.families,
+            apart=self.apart,
         )
         self._checkpoint.commit(step)
         self.advance(step, distribution)
 
+    def reallocate(self, distribution: Distribution, families: Sequence[int], apart: Collection[int]) -> None:
+        """Put a distribution in force under which other operators run fused. Before the first step there is nothing to
+        commit."""
+        before = self.families, self.apart
+        self.families, self.apart = tuple(families), tuple(sorted(apart))
+        try:
+            if self.last is None:
+                self.distribution = distribution
+            else:
+                self.list_anew(distribution)
+        except BaseException:
+            self.families, self.apart = before
+            raise
+
     def advance(self, step: Step, distribution: Distribution) -> None:
-        """A step was committed."""
+        """Put a step in force that was committed, with the distribution after it."""
         self.last, self.distribution = step, distribution
         self._retained[step.number] = distribution.manifests
         for old in sorted(self._retained)[:-RETAINED_STEPS]:

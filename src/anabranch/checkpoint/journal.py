@@ -2,14 +2,14 @@
 
     events/EPOCH-FIRST.jsonl    a document per line and event, ascending by number; FIRST is the number of the first
 
-A file is enough by itself: it begins with the newest events that there were, written as a whole, and grows by a line
-per event. A run begins one with its first event, and another one whenever the file is full, and removes those before.
-So there is one file that counts, that of the newest epoch and in it the newest; it holds at least the newest `KEPT`
-events, at most twice as many. An older driver that comes back writes under its own epoch, which nobody reads.
+A file is enough by itself: it begins with the newest events so far, written as a whole, and grows by a line per event.
+A run begins a file with its first event, and another one whenever the file is full, and removes those before. So one
+file counts: the newest of the newest epoch. It holds at least the newest `KEPT` events, at most twice as many. An older
+driver that comes back writes under its own epoch, whose files are not read.
 
 Events are for people, and no answer depends on them. So a line is appended without waiting for the disk, and a power
-cut may take back the newest ones, with their numbers. What cannot be read is left out; what cannot be written is
-logged and stays in memory. Neither stops a run.
+cut may take back the newest ones, with their numbers. Lines that cannot be read are left out; an event that cannot be
+written is logged and stays in memory. Neither stops a run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NAME = re.compile(r"\d{10}-\d{10}\.jsonl")
 
 
 def open_log(checkpoint: Checkpoint, clock: Callable[[], float] = time.time) -> EventLog:
-    """The events of a checkpoint that was taken: those so far, and new ones are written down."""
+    """The event log of a checkpoint that was taken: it has the events so far, and writes new ones into the journal."""
     folder = checkpoint.path / EVENTS
     earlier, number = _read(folder)
     journal = Journal(folder, checkpoint.epoch, earlier)
@@ -40,15 +40,15 @@ def open_log(checkpoint: Checkpoint, clock: Callable[[], float] = time.time) -> 
 
 
 def read_events(checkpoint: Path) -> list[Event]:
-    """The newest events of a checkpoint, oldest first; nothing is locked, and a run may go on meanwhile."""
+    """The newest events of a checkpoint, oldest first. Nothing is locked, and a run may go on meanwhile."""
     return _read(checkpoint / EVENTS)[0]
 
 
 class Journal:
-    """Writes the events of one run down."""
+    """Writes the events of one run."""
 
     def __init__(self, folder: Path, epoch: int, earlier: Iterable[Event] = ()) -> None:
-        """Nothing is written before the first event."""
+        """Write into a folder under an epoch, from the first event on; `earlier` ones go into the first file."""
         self._folder = folder
         self._epoch = epoch
         self._recent = deque(earlier, maxlen=KEPT)
@@ -56,7 +56,7 @@ class Journal:
         self._lines = 0
 
     def keep(self, event: Event) -> None:
-        """Write an event down."""
+        """Write an event."""
         self._recent.append(event)
         try:
             if self._path is None or self._lines >= FULL:
@@ -65,7 +65,7 @@ class Journal:
                 append(self._path, _line(event))
                 self._lines += 1
         except (OSError, DiskFullError) as error:
-            # The file may end in part of a line now. The next event begins another one, with all that is missing.
+            # The file may end in part of a line now. The next event begins another file, with all missing events.
             self._path = None
             LOG.warning("event %d could not be written below %s: %s", event.number, self._folder, error)
 
@@ -88,7 +88,7 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read(folder: Path) -> tuple[list[Event], int]:
-    """The newest events that can be read, and the last number that was given to one."""
+    """The newest events that can be read, and the number of the last event."""
     while files := _files(folder):
         newest = files[-1]
         before = int(newest.stem.partition("-")[2]) - 1
@@ -103,7 +103,7 @@ def _read(folder: Path) -> tuple[list[Event], int]:
 
 
 def _parse(data: bytes, before: int) -> tuple[list[Event], int]:
-    """The events of a file, and the last number; a line that cannot be read had one, too."""
+    """The events of a file, and the last number; a line that cannot be read counts as an event."""
     events: deque[Event] = deque(maxlen=KEPT)
     number = before
     for line in data.splitlines(keepends=True):

@@ -1,7 +1,7 @@
-"""Queries that a checkpoint answers: which ones, since when, and letting one of them go without its program.
+"""The queries that a checkpoint answers: which ones, since when, and removing one of them without its program.
 
-To remove a query is to put a plan in force that does not list it. Its state is still listed by the last step; whoever
-starts the run again compiles what is left, and state that no other query needs is not carried over.
+To remove a query is to put a plan in force that does not list it. The last step still lists its state. The program that
+starts the run again compiles the remaining queries, and state that none of them needs is not carried over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from anabranch.plan.join_order import rearranged, shape_of
 from anabranch.plan.network import Request
 from anabranch.state.store import Json
 
-# What becomes of queries that a checkpoint answers and that are not started.
+# The choices for queries that a checkpoint answers and that are not started.
 REFUSE = "refuse"
 REMOVE = "remove"
 
@@ -37,7 +37,7 @@ def answered_queries(checkpoint: Checkpoint, last: Step) -> Json:
 
 
 def check_missing(missing: str) -> None:
-    """Refuse a value of `missing` that there is not."""
+    """Refuse a value of `missing` that is none of the choices."""
     if missing not in (REFUSE, REMOVE):
         hint = did_you_mean(str(missing), [REFUSE, REMOVE])
         raise ConfigError(f"missing is what becomes of queries that are not started, not {missing!r}; {hint}")
@@ -60,7 +60,7 @@ def missing_queries(checkpoint: Checkpoint, started: Collection[str]) -> list[st
 
 
 def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
-    """Let a stopped checkpoint answer a query no longer; returns the names of those that it still answers.
+    """Remove a query from a stopped checkpoint; return the names of those that it still answers.
 
     Refused if it was written by an engine of another `version`.
     """
@@ -91,41 +91,41 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
 
 def requests_after(
     checkpoint: Checkpoint,
-    asked: Sequence[Request],
+    requests: Sequence[Request],
     described: Mapping[str, Json],
     removed: Collection[str] = (),
     changed: str | None = None,
 ) -> list[Request]:
-    """Give each query the plan number it began under, and its order of joins; known queries keep theirs.
+    """Give each query the plan number it began under, and its order of joins; queries of the checkpoint keep theirs.
 
-    A query that is asked for on a track of its own has the order that it is asked for with. One that is `changed` takes
-    the place of the one that has its name.
+    A request with a track of its own keeps its own order. A query that is `changed` takes the place of the one with its
+    name.
 
     Refused if any other query has changed, or if one is missing that is not `removed`: its state would be lost. A query
     counts if the last step was made with it, and it has not been removed since.
     """
     last = checkpoint.last_step()
     if last is None:
-        return [replace(request, since=1) for request in asked]
+        return [replace(request, since=1) for request in requests]
     before = answered_queries(checkpoint, last)
     where, version = checkpoint.path, checkpoint.next_plan
-    names = {request.name: request.name for request in asked}
-    if len(before) == 1 and len(asked) == 1 and not removed:
-        names = {asked[0].name: next(iter(before))}  # what a single query is called makes no difference
-    found = [
-        f"{what} was {short(was)} and is now {short(now)}"
-        for request in asked
+    names = {request.name: request.name for request in requests}
+    if len(before) == 1 and len(requests) == 1 and not removed:
+        names = {requests[0].name: next(iter(before))}  # the name of a single query makes no difference
+    mismatches = [
+        f"{place} was {short(was)} and is now {short(now)}"
+        for request in requests
         if names[request.name] in before and request.name != changed
-        for what, was, now in differences(
+        for place, was, now in differences(
             {"query": before[names[request.name]]["query"]}, {"query": described[request.name]}
         )
     ]
-    for request in asked:
+    for request in requests:
         _check_not_replaced(request.name, described[request.name], before.get(names[request.name]), changed)
-    if found:
+    if mismatches:
         raise ResumeMismatchError(
-            f"checkpoint {where} cannot be resumed: {'; '.join(found)}. Run the query it was made with, or give the "
-            "changed one a new checkpoint directory"
+            f"checkpoint {where} cannot be resumed: {'; '.join(mismatches)}. Run the query it was made with, or give "
+            "the changed one a new checkpoint directory"
         )
     missing = sorted(before.keys() - set(names.values()) - set(removed))
     if missing:
@@ -133,7 +133,7 @@ def requests_after(
             f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
             f"Start it, too, or let it go: start(..., missing='remove'), or: anabranch remove {where} {missing[0]!r}"
         )
-    # A query that was added, and that no batch has been made for since, is the same one still.
+    # A query that was added, and has had no batch since, is still the same query.
     in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
     added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
     return [
@@ -143,15 +143,15 @@ def requests_after(
             since=before[name]["since"] if name in before else added.get(name, version),
             lacking=request.lacking if request.name == changed else before.get(name, {}).get("lacking", 0),
         )
-        for request in asked
+        for request in requests
         for name in [names[request.name]]
     ]
 
 
 def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str = "") -> dict[str, Json]:
-    """Of each query that was changed while it ran: the text that it has now, and what it was `before`, as described.
+    """By query that was changed while it ran: its present text, and the descriptions that it had `before`.
 
-    One may be `changed` now, to a text.
+    One query may be `changed` just now, to a text.
     """
     last = checkpoint.last_step()
     answered = {} if last is None else answered_queries(checkpoint, last)
@@ -163,7 +163,7 @@ def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str
 
 
 def _check_not_replaced(name: str, described: Json, before: Json | None, changed: str | None) -> None:
-    """Refuse a query as it was before it was changed while it ran."""
+    """Refuse a query that is described as it was before it was changed while it ran."""
     if before is None or name == changed or "changed" not in before or before["query"] == described:
         return
     if described in before["changed"]["before"]:
@@ -174,7 +174,7 @@ def _check_not_replaced(name: str, described: Json, before: Json | None, changed
 
 
 def _as_arranged(request: Request, before: Json | None) -> Request:
-    """A query with its joins in the order in which the checkpoint has them, on that track."""
+    """A request with the order of joins and the track that the checkpoint has for its query."""
     if before is None or request.track:
         return request
     query, joins = request.query, before["joins"]
@@ -184,11 +184,11 @@ def _as_arranged(request: Request, before: Json | None) -> Request:
 
 
 def as_shape(joins: Any) -> Shape:
-    """The shape of joins, as stored."""
+    """The shape of joins from its stored form."""
     return joins if isinstance(joins, int) else tuple(map(as_shape, joins))
 
 
 def short(value: Any) -> str:
-    """A value for a message."""
+    """A value as text for a message, cut to 200 characters."""
     text = repr(value) if value is not None else "absent"
     return text if len(text) <= 200 else text[:197] + "..."

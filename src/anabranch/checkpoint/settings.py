@@ -1,8 +1,8 @@
-"""Settings of a Spark session that decide what a query means: how its text is read, and what its expressions give.
+"""The settings of a Spark session that decide the meaning of a query: of its text, and of its expressions.
 
 They are those in force when a run starts. A checkpoint has them on record, so that it is not resumed with others: rows
-whose keys or columns were computed in two ways would meet. Settings that only decide how fast something is computed, or
-what a source makes of its files, are none of these.
+whose keys or columns were computed in two ways would meet. Settings for speed, and for the reading of files by a
+source, are not among them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ NAMES = (*_HOW_TEXT_IS_READ, *_WHAT_EXPRESSIONS_GIVE)
 
 
 def describe_engine(version: str, groups: int, settings: Settings | None) -> Json:
-    """What all plans of a checkpoint have in common."""
+    """The part of a checkpoint's description that all its plans have in common."""
     known = dict(settings or {})
     return {
         "engine version": ".".join(version.split(".")[:2]),
@@ -88,7 +88,7 @@ def describe_engine(version: str, groups: int, settings: Settings | None) -> Jso
 
 
 def changed_settings(then: Settings, now: Settings) -> list[str]:
-    """What is different, for a message; a setting that only one of them has is not compared."""
+    """The settings that differ, as texts for a message; a setting that only one of them has is not compared."""
     return [
         f"{name} was {then[name]!r} and is now {now[name]!r}"
         for name in sorted(then.keys() & now.keys())

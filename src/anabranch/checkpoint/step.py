@@ -1,4 +1,4 @@
-"""What a checkpoint says of a step: which kinds there are, and one that was committed."""
+"""Steps as a checkpoint has them: the kinds of steps, and a committed one."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A step without a batch that delivers what is owed: groups are cleaned up, and rows go on that were held back.
+    """A step without a batch that delivers owed results: groups are cleaned up, and rows go on that were held back.
 
-    `number` counts steps without a batch. What is cleaned up is by operator of a plan.
+    `number` counts steps without a batch. `clean_up` is by operator of the plan with the number `plan`.
     """
 
     number: int
@@ -38,7 +38,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """A step without a batch that takes the input for ended: rows are answered that waited for that."""
+    """A step without a batch that treats the input as ended: rows that waited for the end are answered."""
 
     number: int
     clean_up: dict[int, CleanUp]
@@ -50,7 +50,7 @@ class End:
 class Replay:
     """A step without a batch and without answers: rows of a shadow that have waited go on, those in `hold` still wait.
 
-    Nothing is settled in it, no sink hears of it, and nothing has to be on record before.
+    Nothing is settled in it, no sink is called, and nothing has to be on record before.
     """
 
     hold: dict[int, GroupSet]
@@ -59,13 +59,13 @@ class Replay:
 
 # Steps without a batch that give answers: on record before they are made, so that they are made again after a crash.
 Announced = Delivery | End
-# Steps that processors take part in. One that only lists state otherwise is committed by `in_force`.
+# Steps that processors take part in. A step that only lists state elsewhere is committed by `in_force`.
 StepKind = Batch | Delivery | End | Replay
 
 
 @dataclass(frozen=True, slots=True)
 class InitialPlacement:
-    """How many processors a program asks for, and where it wants each operator at first."""
+    """The number of processors and the placement of each operator that a program asks for."""
 
     processors: int
     placements: tuple[Placement, ...]
@@ -73,14 +73,15 @@ class InitialPlacement:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A committed step. `newest` is the greatest event time seen per source; totals count since the beginning.
+    """A committed step. `newest` is the greatest event time so far per source; totals count since the beginning.
 
-    State is listed on `processors`; `routings` say where each operator is. What is older than `settled` has been
-    answered, per grouping. `extra` counts the steps so far that had no batch; each was delivered under an id of its
-    own, so later batches are moved up by it. `clean_up` is what the next batch has to clean up in passing, by operator,
-    and `hold` are the groups whose rows wait in it. `moving` are relocations under way, and `diffusions` say since when
-    and why groups are diffused. `asked` is what the program
-    wanted at first: as long as it wants the same, what has moved since stays where it is.
+    State is listed on `processors`; `routings` say where each operator is. Per grouping, rows older than `settled` have
+    been answered. `extra` counts the steps so far that had no batch; each was delivered under an id of its own, so the
+    ids of later batches are moved up by it. By operator, the next batch cleans up the groups of `clean_up` in passing,
+    and the rows of the groups in `hold` wait in it. `moving` are relocations under way, and `diffusions` say since when
+    and why groups are diffused. `initial` is the placement that the program asked for: as long as it asks for the same,
+    groups that have moved since stay where they are. `families` are per operator, and those `apart` run in rounds of
+    their own although others could run fused with them.
     """
 
     number: int
@@ -97,20 +98,22 @@ class Step:
     clean_up: dict[int, CleanUp] = field(default_factory=dict)
     hold: dict[int, GroupSet] = field(default_factory=dict)
     moving: tuple[Relocation, ...] = ()
-    asked: InitialPlacement = InitialPlacement(0, ())
+    initial: InitialPlacement = InitialPlacement(0, ())
     diffusions: tuple[Diffusion, ...] = ()
+    families: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
-        """As committed."""
-        body = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "routings"}
+        """The step as the document that is committed."""
+        names = [entry.name for entry in fields(self) if entry.name not in ("routings", "initial")]
         return {
-            **body,
+            **{name: getattr(self, name) for name in names},
             "placements": [routing.to_json() for routing in self.routings],
             "clean_up": clean_up_to_json(self.clean_up),
             "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
             "moving": [relocation.to_json() for relocation in self.moving],
             "diffusions": [diffusion.to_json() for diffusion in self.diffusions],
-            "asked": [self.asked.processors, [as_blocks(placement) for placement in self.asked.placements]],
+            "asked": [self.initial.processors, [as_blocks(placement) for placement in self.initial.placements]],
         }
 
     @classmethod
@@ -133,11 +136,13 @@ class Step:
             tuple(Relocation.from_json(entry) for entry in body["moving"]),
             InitialPlacement(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
             tuple(Diffusion.from_json(entry) for entry in body["diffusions"]),
+            tuple(body["families"]),
+            tuple(body["apart"]),
         )
 
 
 def clean_up_to_json(clean_up: Mapping[int, CleanUp]) -> Json:
-    """What to clean up, by operator, as stored."""
+    """The groups to clean up, by operator, as stored."""
     return {str(operator): cleaning.to_json() for operator, cleaning in clean_up.items()}
 
 

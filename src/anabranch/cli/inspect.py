@@ -1,4 +1,4 @@
-"""`anabranch inspect CHECKPOINT`: what a checkpoint holds, and whether it is sound. Starts no Spark, writes nothing."""
+"""`anabranch inspect CHECKPOINT`: show the contents of a checkpoint, and check it. Starts no Spark, writes nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.survey import survey
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
-from anabranch.observe.inspection import describe
+from anabranch.observe.inspection_tables import describe
 
 PLAIN_WIDTH = 160
 
@@ -39,16 +39,16 @@ def inspect(
     or missing is named, and the exit code is 1. Needs no Spark and only reads, so it may look at the checkpoint of a
     run that goes on.
     """
-    found = survey(checkpoint, anabranch.__version__, quick=quick, events=events)
+    inspection = survey(checkpoint, anabranch.__version__, quick=quick, events=events)
     if as_json:
-        print(json.dumps(found.document(), indent=2))
+        print(json.dumps(inspection.document(), indent=2))
     else:
         console = Console()
         if not console.is_terminal:
             console = Console(width=PLAIN_WIDTH)
-        for number, part in enumerate(describe(found, groups=groups, plans=plans)):
+        for number, part in enumerate(describe(inspection, groups=groups, plans=plans)):
             if number:
                 console.print()
             console.print(part, highlight=False, soft_wrap=False)
-    if found.damage:
+    if inspection.damage:
         raise typer.Exit(FAILED)

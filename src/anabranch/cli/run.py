@@ -1,8 +1,8 @@
-"""`anabranch run FILE`: a query described in one file, so that nobody has to write Python for a first try.
+"""`anabranch run FILE`: a query described in one file, so that a first try needs no Python.
 
-The file is checked before Spark is started; Spark then checks what only it can, the streams' formats and the query's
-types, before any row is read. A run that is stopped leaves its checkpoint, and the same command goes on from there:
-a batch that was under way is computed again, and the output is as if nothing had happened.
+The file is checked before Spark is started. Spark then checks the streams' formats and the query's types, before any
+row is read. A run that is stopped leaves its checkpoint, and the same command goes on from there: a batch that was
+under way is computed again, and the output is as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan
 from anabranch.observe.numbers import format_count
 from anabranch.observe.story import Story, per_second
-from anabranch.observe.terminal import found, summary_line
+from anabranch.observe.terminal import result_count, summary_line
 
 
 @reported
@@ -67,7 +67,7 @@ def run(
 
 def _how_to_go_on(file: Path, described: RunFile, story: Story) -> str:
     return (
-        f"{found(story)} from {format_count(story.rows)} rows are out; the checkpoint "
+        f"{result_count(story)} from {format_count(story.rows)} rows are out; the checkpoint "
         f"{described.checkpoint} is kept. To go on from there: anabranch run {file}"
     )
 

@@ -13,11 +13,14 @@ from anabranch.manager.actions import DiffuseGroups, GatherGroups, RelocateGroup
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.diffusable import aliases_at, numbered, port_name
+from anabranch.manager.diffusable import aliases_at, port_name
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.patterns.operator_graph import OperatorGraph
+from anabranch.manager.patterns.pattern import Pattern, check_placed, spread_over
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
+from anabranch.observe.numbers import numbered
 from anabranch.plan.placement import Placement, even_placement, rescaled
 from anabranch.state.groups import GroupSet
 
@@ -38,7 +41,7 @@ def relocation(
         homes = distribution.routings[family].placement
         for sender in sorted({homes[group] for group in groups} - {receiver}):
             own = tuple(group for group in groups if homes[group] == sender)
-            size = context.relocator.size(change.distribution, family, own, sender)
+            size = context.connections.size(change.distribution, family, own, sender)
             move = RelocateGroups(family, own, sender, receiver, size, ON_REQUEST, pace)
             problem = move.problem(change, context)
             if problem is not None:
@@ -110,9 +113,7 @@ def spilling(
         diffused = {group for group, _ in distribution.routings[shape.number].diffused}
         named = sorted(diffused & {*(groups or ())})
         if named:
-            raise ConfigError(
-                f"{numbered(named)} of the {shape.name} cannot be spilled: it is diffused; gather it first"
-            )
+            raise ConfigError(f"{numbered(named)} of the {shape.name} cannot be spilled while diffused; gather first")
         for p, manifest in enumerate(distribution.manifests):
             sizes = manifest.operators[shape.number].statistics.dense(distribution.groups).bytes
             own = tuple(group for group in chosen if sizes[group] and group not in diffused)
@@ -125,15 +126,20 @@ def spilling(
 
 
 def rescaled_placements(
-    distribution: Distribution, plan: PlanShape, processors: int, *, whole: bool
+    distribution: Distribution, plan: PlanShape, processors: int, pattern: Pattern, graph: OperatorGraph
 ) -> tuple[Placement, ...]:
-    """The placements on another number of processors: state is spread evenly, a `whole` operator stays on one."""
+    """The placements on another number of processors: where the pattern puts them, families as their first operator.
+
+    What it spreads over all processors stays where it is as far as an even spread allows.
+    """
     if not is_whole(processors) or processors < 1:
         raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
     even_placement(distribution.groups, processors)
+    everybody = tuple(range(processors))
+    homes = check_placed(pattern, graph, everybody, pattern.place(graph, everybody))
     return tuple(
-        (operator.family % processors,) * len(placement) if whole else rescaled(placement, processors)
-        for operator, placement in zip(plan.operators, distribution.placements, strict=True)
+        rescaled(placement, processors) if hosts is None else spread_over(hosts, len(placement))
+        for hosts, placement in zip((homes[n] for n in plan.families), distribution.placements, strict=True)
     )
 
 

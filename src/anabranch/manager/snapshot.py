@@ -197,7 +197,11 @@ class Snapshot:
 
 
 class Policy(Protocol):
-    """Anything that decides on actions. Each run has a copy of its own, so a policy may remember earlier snapshots."""
+    """Anything that decides on actions. Each run has a copy of its own, so a policy may remember earlier snapshots.
+
+    It may have `tell(done)`, too: that is called with those of its actions that were done, the others had to wait, and
+    returns sentences for events (`policies/adaptive`).
+    """
 
     def decide(self, snapshot: Snapshot) -> Iterator[Action]:
         """The actions that the snapshot calls for."""

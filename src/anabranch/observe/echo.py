@@ -1,7 +1,7 @@
-"""A terminal that does not show what is typed, while something is drawn on it.
+"""A terminal that does not show typed keys while a panel is drawn on it.
 
-A key that the terminal echoes, such as the ^C of an interruption, moves the cursor behind the back of whoever draws,
-and the next picture leaves a line of the last one standing.
+A key that the terminal echoes, such as the ^C of an interruption, moves the cursor unnoticed, and the next picture
+leaves a line of the last one on the screen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _LOCAL_MODES = 3  # their place in what termios tells
 
 @contextmanager
 def no_echo() -> Iterator[None]:
-    """Inside, keys are not echoed. Does nothing where nobody types, or where somebody else has the terminal."""
+    """Inside, keys are not echoed. Does nothing if keys do not come from a terminal of this process."""
     terminal = _terminal()
     if terminal is None:
         yield
@@ -33,7 +33,8 @@ def no_echo() -> Iterator[None]:
 
 
 def _terminal() -> int | None:
-    """What keys are read from, if it is a terminal and ours: a process in the background would be stopped."""
+    """The file that keys are read from, if it is a terminal and ours. A process in the background would be stopped for
+    changing it."""
     try:
         terminal = sys.stdin.fileno()
         ours = os.isatty(terminal) and os.tcgetpgrp(terminal) == os.getpgrp()

@@ -1,12 +1,12 @@
-"""Events: what happened during a run that is worth telling, with its reason.
+"""Events: adaptations, changes and warnings of a run, each with its reason.
 
-One type for all of them, so that `run.events`, the CLI and the log show the same thing. Every event has a number,
-ascending from 1 since the checkpoint began, so that a reader can ask for what is new to it. A run keeps the most recent
-ones in memory, those of earlier runs among them, and hands each new one to whoever writes them down
-(`checkpoint/journal`) and to the logger `anabranch`, as a warning if somebody should do something about it. Where that
-goes is up to the program: the library configures no handler.
+One type for all of them, so that `run.events`, the CLI and the log show the same. Every event has a number, ascending
+from 1 since the checkpoint began, so that a reader can ask for new ones only. A run keeps the most recent events in
+memory, those of earlier runs among them. Each new one also goes into the checkpoint (`checkpoint/journal`) and to the
+logger `anabranch`, as a warning if the user should do something about it. The library configures no handler: the
+program decides where its log goes.
 
-Details are plain: what JSON can hold, and nothing else. So an event is the same after a restart as before it.
+Details are plain values that JSON can hold. So an event is the same after a restart as before it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ LOG.addHandler(logging.NullHandler())
 
 
 class EventKind(StrEnum):
-    """What kinds of events there are. A kind equals its text: `event.kind == "spill"`."""
+    """The kinds of events. A kind equals its text: `event.kind == "spill"`."""
 
+    ADAPT = "adapt"
+    """An adaptation was decided on among others, for what it is predicted to gain; or would be, in a dry run."""
     ADD = "add"
     """A query is answered from now on."""
     CHANGE = "change"
@@ -52,6 +54,10 @@ class EventKind(StrEnum):
     """A query goes on in another order of its joins."""
     MIGRATING = "migrating"
     """A query begins to migrate to another order of its joins, or does not any more."""
+    REALLOCATE = "reallocate"
+    """Operators go on at other processors."""
+    OUTCOME = "outcome"
+    """What has come of an adaptation, beside what was predicted."""
     RELOCATE = "relocate"
     """Partition groups have moved to another processor."""
     RELOCATING = "relocating"
@@ -70,13 +76,13 @@ class EventKind(StrEnum):
     """The program does something that may go wrong later."""
 
 
-# The kinds that are more than information: somebody should do something about them.
+# The kinds that are more than information: the user should do something about them.
 LEVELS = {EventKind.MEMORY: logging.WARNING, EventKind.WARNING: logging.WARNING}
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened: its number, when (seconds since the epoch), what kind, why, and details by name."""
+    """An event: its number, its time in seconds since 1970, its kind, its reason, and details by name."""
 
     number: int
     time: float
@@ -95,13 +101,13 @@ class Event:
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Event:
-        """The event that `to_json` has made a document of."""
+        """The inverse of `to_json`."""
         return cls(body["number"], body["time"], EventKind(body["kind"]), body["reason"], body["details"])
 
 
 def plain(value: Any) -> Any:
-    """A detail of an event as JSON can hold it: numbers of NumPy as Python's, tuples as lists, a number that is not
-    finite as None, anything else that JSON has no form for as text."""
+    """A detail of an event as JSON can hold it: numbers of NumPy as Python's, tuples as lists, numbers that are not
+    finite as None, all other values without a form in JSON as text."""
     match value:
         case np.generic() | np.ndarray():
             return plain(value.tolist())
@@ -135,8 +141,8 @@ class EventLog:
     ) -> None:
         """A log that goes on after the `earlier` events, the last of which had this number.
 
-        `keep` is called with every new event before anybody can read it. `clock` is passed in so that tests can choose
-        the time.
+        `keep` is called with every new event before it can be read. `clock` is passed in so that tests can choose the
+        time.
         """
         self._clock = clock
         self._events: deque[Event] = deque(earlier, maxlen=KEPT)
@@ -145,7 +151,7 @@ class EventLog:
         self._lock = threading.Lock()
 
     def add(self, kind: EventKind, reason: str, **details: Any) -> Event:
-        """Record an event now, and log it; a handler finds all of it as `event` of the log's record."""
+        """Record an event now, and log it. The log's record has the event itself as `event`."""
         with self._lock:
             event = Event(self._number + 1, self._clock(), kind, reason, plain(details))
             if self._keep is not None:
@@ -161,7 +167,7 @@ class EventLog:
             return list(self._events)
 
     def since(self, number: int | None = None) -> list[Event]:
-        """The events after the one with this number, oldest first; without a number those of this run."""
+        """The events after the one with this number, oldest first; without a number, those of this run."""
         after = self._before if number is None else number
         return [event for event in self.all() if event.number > after]
 
@@ -172,7 +178,7 @@ def log_start(queries: Iterable[str], processors: int, checkpoint: Path) -> None
 
 
 def log_end(checkpoint: Path, step: int, failure: BaseException | None) -> None:
-    """Log that a run has ended, as an error if it failed; what Spark has to say about that fills pages."""
+    """Log that a run has ended, as an error if it failed, in one line: Spark's own text would fill pages."""
     if failure is None:
         LOG.info("stop: after step %d, checkpoint %s", step, checkpoint)
     else:

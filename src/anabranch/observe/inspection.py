@@ -1,29 +1,19 @@
-"""What `anabranch inspect` found in a checkpoint, as values, and as text for people.
+"""The contents of a checkpoint, as `anabranch inspect` reads them: plain values, and `--json` prints these fields.
 
-The values are plain, so that `--json` is these very fields. Times are microseconds since the epoch, sizes bytes.
+Times are microseconds since 1970, sizes bytes. `observe/inspection_tables` shows them to people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from rich.console import RenderableType
-from rich.table import Table
-from rich.text import Text
-
+from anabranch.observe.diffused import DiffusedGroups
 from anabranch.observe.events import Event
-from anabranch.observe.numbers import format_bytes, format_count
-from anabranch.observe.orders import orders_tables
-from anabranch.observe.terminal import bar
-
-NAMED_FILES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class StepSeen:
+class StepSummary:
     """A committed step that the checkpoint retains."""
 
     number: int
@@ -33,8 +23,8 @@ class StepSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class RunSeen:
-    """The run that took the checkpoint last; `alive` is None if that cannot be known from here."""
+class RunSummary:
+    """The run that took the checkpoint last; `alive` is None if it ran on another machine."""
 
     epoch: int
     pid: int
@@ -44,10 +34,10 @@ class RunSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class QuerySeen:
+class QuerySummary:
     """A query that is answered, since which plan, and the rows of its answer so far.
 
-    `results` is None if a residual predicate was applied and nobody counted what it left.
+    `results` is None if a residual predicate was applied and the rows after it were not counted.
     """
 
     name: str
@@ -57,8 +47,8 @@ class QuerySeen:
 
 
 @dataclass(frozen=True, slots=True)
-class InputSeen:
-    """A join input, with what it has received since the beginning."""
+class InputSummary:
+    """A join input, with the rows that it has received since the beginning."""
 
     alias: str
     stream: str
@@ -71,14 +61,14 @@ class InputSeen:
 
     @property
     def watermark(self) -> int | None:
-        """Rows older than this are late from now on, if the window of another input can expire."""
+        """The watermark: rows older than this are late, if the window of another input can expire."""
         if self.window is None or self.lateness is None or self.newest is None:
             return None
         return self.newest - self.lateness
 
 
 @dataclass(frozen=True, slots=True)
-class SpineSeen:
+class SpineSummary:
     """The active state of one part, an input or joined rows, on one processor."""
 
     processor: int
@@ -91,9 +81,9 @@ class SpineSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class SpilledSeen:
+class SpilledSummary:
     """The spilled state of one operator on one processor: its generations, the groups that owe results, and about how
-    many; `at_most` so many, roughly, where windows or groups allow no better estimate."""
+    many they owe. With `at_most` that number is only a bound, since windows or groups allow no better estimate."""
 
     processor: int
     inputs: str
@@ -107,10 +97,10 @@ class SpilledSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen:
-    """A partition group: the processors that have it, and what it holds, all operators together.
+class GroupSummary:
+    """A partition group: the processors that have it, and its state in all operators together.
 
-    Rows and bytes are active ones; what is spilled is in so many `generations`.
+    `rows` and `bytes` are active ones; `generations` is the number of spilled generations.
     """
 
     group: int
@@ -123,223 +113,35 @@ class GroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """A checkpoint at one moment, with its newest events if they were asked for.
+    """A checkpoint at one moment, with its newest events if the caller wants them.
 
-    State, queries, inputs and groups are those of the newest readable step. `orders` are what orders of joins were said
-    to cost when that was measured last, None if it never was.
+    State, queries, inputs and groups are those of the newest readable step. `orders` are the costs of orders of joins
+    when they were measured last, None if they never were. `diffused` are groups that are so after that step, in which
+    `copied` rows were received more than once.
     """
 
     path: str
     identity: dict[str, Any]
-    run: RunSeen | None
-    steps: tuple[StepSeen, ...]
+    run: RunSummary | None
+    steps: tuple[StepSummary, ...]
     combinations: int
-    queries: tuple[QuerySeen, ...]
-    inputs: tuple[InputSeen, ...]
-    spines: tuple[SpineSeen, ...]
-    spilled: tuple[SpilledSeen, ...]
-    groups: tuple[GroupSeen, ...]
+    queries: tuple[QuerySummary, ...]
+    inputs: tuple[InputSummary, ...]
+    spines: tuple[SpineSummary, ...]
+    spilled: tuple[SpilledSummary, ...]
+    groups: tuple[GroupSummary, ...]
     disk: dict[str, int]
     unreferenced: tuple[str, ...]
     verified: bool
     damage: tuple[str, ...]
     events: tuple[Event, ...] = ()
     orders: dict[str, Any] | None = None
+    diffused: tuple[DiffusedGroups, ...] = ()
+    copied: int = 0
 
     def document(self) -> dict[str, Any]:
-        """Everything, for `json.dumps`."""
+        """All fields, for `json.dumps`."""
         fields = asdict(self)
         for values, entry in zip(fields["inputs"], self.inputs, strict=True):
             values["watermark"] = entry.watermark
         return fields
-
-
-def describe(found: Inspection, *, groups: bool = False, plans: bool = False) -> Iterator[RenderableType]:
-    """The parts to print, one below the other; `groups` adds a line per partition group, `plans` the
-    orders of joins."""
-    yield _facts(found)
-    if found.inputs:
-        yield _inputs(found.inputs)
-    if found.spines:
-        yield _state(found.spines)
-    if found.spilled:
-        yield _spilled(found.spilled)
-    if found.groups:
-        yield from _groups(found.groups, all_of_them=groups)
-    if plans:
-        yield from orders_tables(found.orders, found.steps[-1].number if found.steps else 0)
-    if found.events:
-        yield _events(found.events)
-    yield _disk(found)
-    yield _verdict(found)
-
-
-def _facts(found: Inspection) -> Table:
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", no_wrap=True)
-    facts.add_column(overflow="fold")
-    facts.add_row("checkpoint", found.path)
-    identity = found.identity
-    engine, groups = identity.get("engine version", "unknown"), identity.get("groups", "?")
-    facts.add_row("made by", f"Anabranch {engine}, {groups} groups, time zone {identity.get('session time zone', '?')}")
-    facts.add_row("last run", _run(found.run))
-    for number, step in enumerate(reversed(found.steps)):
-        label = "steps" if number == 0 else ""
-        plural = "processor" if step.processors == 1 else "processors"
-        facts.add_row(label, f"step {step.number}: batch {step.batch}, epoch {step.epoch}, {step.processors} {plural}")
-    if not found.steps:
-        facts.add_row("steps", "none committed yet" if not found.damage else "none can be read")
-    for query in found.queries:
-        results = "not counted" if query.results is None else format_count(query.results)
-        if len(found.queries) > 1:
-            since = "" if query.since == 1 else f", added with plan {query.since}"
-            facts.add_row("results", f"{query.name}: {results} since its beginning{since}")
-            continue
-        if query.residual:
-            results += f", of {format_count(found.combinations)} combinations before the residual predicate"
-        facts.add_row("results", f"{results} since the beginning")
-    return facts
-
-
-def _run(run: RunSeen | None) -> str:
-    if run is None:
-        return "none"
-    state = {True: "alive", False: "ended", None: "on another machine"}[run.alive]
-    return f"epoch {run.epoch}, process {run.pid} on {run.host}, since {_clock(run.since)}, {state}"
-
-
-def _inputs(inputs: Iterable[InputSeen]) -> Table:
-    table = _table("input", "stream", "window", "lateness", "newest event", "watermark", "received", "late", "rejected")
-    for entry in inputs:
-        table.add_row(
-            entry.alias,
-            entry.stream,
-            _span(entry.window, "unbounded"),
-            _span(entry.lateness, "never"),
-            _moment(entry.newest),
-            _moment(entry.watermark),
-            format_count(entry.received),
-            format_count(entry.late),
-            format_count(entry.rejected),
-        )
-    return table
-
-
-def _state(spines: Iterable[SpineSeen]) -> Table:
-    table = _table("processor", "input", "rows", "bytes", "runs", "merges", "files", left=2)
-    entries = list(spines)
-    before: int | None = None
-    for entry in entries:
-        table.add_row(
-            str(entry.processor) if entry.processor != before else "",
-            entry.input,
-            *_counts(entry.rows, entry.bytes),
-            str(entry.runs),
-            str(entry.merges),
-            str(entry.files),
-        )
-        before = entry.processor
-    table.add_section()
-    rows, size = sum(entry.rows for entry in entries), sum(entry.bytes for entry in entries)
-    table.add_row("all", "", *_counts(rows, size), "", "", str(sum(entry.files for entry in entries)))
-    return table
-
-
-def _spilled(spilled: Iterable[SpilledSeen]) -> Table:
-    table = _table("processor", "spilled of", "rows", "bytes", "generations", "groups", "owing", "results owed")
-    for entry in spilled:
-        table.add_row(
-            str(entry.processor),
-            entry.inputs,
-            *_counts(entry.rows, entry.bytes),
-            str(entry.generations),
-            str(entry.groups),
-            str(entry.owing),
-            f"{'at most' if entry.at_most else 'about'} {format_count(entry.owed)}" if entry.owed else "none",
-        )
-    return table
-
-
-def _groups(groups: tuple[GroupSeen, ...], *, all_of_them: bool) -> Iterator[RenderableType]:
-    rows = sorted(entry.rows for entry in groups)
-    filled = sum(count > 0 for count in rows)
-    middle, greatest = rows[len(rows) // 2], max(groups, key=lambda entry: entry.rows)
-    yield Text(
-        f"{len(groups)} partition groups, {filled} with state; rows per group: {format_count(rows[0])} at least, "
-        f"{format_count(middle)} in the middle, {format_count(greatest.rows)} at most (group {greatest.group})"
-    )
-    if not all_of_them:
-        return
-    table = _table("group", "processor", "rows", "bytes", "spilled", "generations", "", left=0)
-    for entry in groups:
-        share = bar(entry.rows / max(greatest.rows, 1), 24)
-        table.add_row(
-            str(entry.group),
-            ", ".join(map(str, entry.processors)),
-            *_counts(entry.rows, entry.bytes),
-            format_bytes(entry.spilled_bytes),
-            str(entry.generations),
-            Text(share, "blue"),
-        )
-    yield table
-
-
-def _events(events: Iterable[Event]) -> Table:
-    lines = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        lines.add_column(style="dim", no_wrap=True)
-    lines.add_column(overflow="fold")
-    for event in events:
-        lines.add_row(f"event {event.number}", _clock(event.time), event.kind, Text(event.reason))
-    return lines
-
-
-def _disk(found: Inspection) -> Text:
-    parts = [f"{name} {format_bytes(size)}" for name, size in found.disk.items()]
-    text = Text(f"on disk: {format_bytes(sum(found.disk.values()))} ({', '.join(parts)})")
-    if found.unreferenced:
-        names = ", ".join(found.unreferenced[:NAMED_FILES])
-        more = len(found.unreferenced) - NAMED_FILES
-        active = found.run is not None and found.run.alive
-        why = "the step under way" if active else "a step that was never committed; the next run removes them"
-        text.append(f"\n{len(found.unreferenced)} state files that no retained step names, from {why}: {names}")
-        text.append(f" and {more} more" if more > 0 else "")
-    return text
-
-
-def _verdict(found: Inspection) -> Text:
-    if found.damage:
-        lines = "\n".join(f"  {problem}" for problem in found.damage)
-        remedy = "Restore the checkpoint as a whole from a copy, or begin anew with another checkpoint folder."
-        return Text(f"DAMAGED, {len(found.damage)} problem(s):\n{lines}\n{remedy}", style="bold red")
-    checked = "every file is there and its checksum matches" if found.verified else "every file is there (not read)"
-    return Text(f"sound: {checked}", style="green")
-
-
-def _table(*headings: str, left: int = 2) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
-    for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number < left else "right", no_wrap=True)
-    return table
-
-
-def _counts(rows: int, size: int) -> tuple[str, str]:
-    return format_count(rows), format_bytes(size)
-
-
-def _span(micros: int | None, absent: str) -> str:
-    return absent if micros is None else f"{micros / 1_000_000:g} s"
-
-
-def _moment(micros: int | None) -> str:
-    """Event time is anything from real time to a counter, so what is not near our time is shown as it is."""
-    if micros is None:
-        return "-"
-    if not 0 <= micros < 4_102_444_800_000_000:
-        return f"{micros} us"
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _clock(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -30,7 +30,8 @@ def order_cells(plans: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]
 
 
 def orders_tables(orders: Mapping[str, Any] | None, step: int) -> Iterator[RenderableType]:
-    """What a checkpoint has on record of orders of joins: per query a sentence and a table; its last step is `step`."""
+    """The recorded costs of orders of joins in a checkpoint whose last step is `step`: per query a sentence and a
+    table."""
     if orders is None:
         yield Text("orders of joins: nothing is on record; run.plans() and the policy ab.AutoMigrate measure them")
         return
@@ -51,5 +52,5 @@ def orders_tables(orders: Mapping[str, Any] | None, step: int) -> Iterator[Rende
 
 
 def _rows(count: float) -> str:
-    """Rows as people compare them: few of them with a digit behind the point."""
+    """A number of rows, with a digit behind the point if it is small."""
     return f"{count:,.1f}" if 0 < count < 10 else f"{count:,.0f}"

@@ -1,8 +1,8 @@
-"""The progress of a run: what a step has done, and what there is after it, as one value.
+"""The progress of a run: the work of a step, and the state after it, as one value.
 
-Whoever shows a run reads this value. `as_dict` renders it once, as Anabranch's part of `lastProgress` and
-`recentProgress`, whose keys programs rely on; their names follow those that Spark has there. Times of events are in
-microseconds since 1970. Rows of an answer are None, or -1 in one batch, where nobody counted them.
+All views of a run read this value. `as_dict` renders it once, as Anabranch's part of `lastProgress` and
+`recentProgress`. Programs rely on its keys; their names follow those of Spark. Event times are in microseconds since
+1970. The rows of an answer are None, or -1 in one batch, if they were not counted.
 
 Numbers per partition group would fill many screens; `Run.groups` has them.
 """
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+from anabranch.observe.diffused import DiffusedGroups
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,9 @@ class QueryProgress:
 
 @dataclass(frozen=True, slots=True)
 class InputProgress:
-    """An input: rows in this step, late and rejected ones among those received, and how far its event time is.
+    """An input: the rows received in this step, late and rejected ones among them, and its newest event time.
 
-    `watermark` is None where no row can be late.
+    `watermark` is None if no row can be late.
     """
 
     alias: str
@@ -52,10 +54,10 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorProgress:
-    """What a processor holds after a step, and what it did in it.
+    """The state of a processor after a step, and its work in the step.
 
-    It owes about as many results as `owed` says, or `owed_at_most` so many. Of `active_bytes`, `unspillable_bytes`
-    cannot be pushed to disk. `results` are rows that it gave to answers, `held_rows` wait.
+    It owes about `owed` results; with `owed_at_most` that number is only a bound. Of `active_bytes`,
+    `unspillable_bytes` cannot be pushed to disk. `results` are rows that it added to answers, `held_rows` wait.
     """
 
     number: int
@@ -77,17 +79,21 @@ class ProcessorProgress:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """What an operator did in a step, on all processors together: rows it worked on, rows it produced, CPU time."""
+    """The work of an operator in a step, on all processors together: rows worked on, rows produced, CPU time.
+
+    `copied` counts the rows worked on that another processor received, too, since their group is diffused.
+    """
 
     name: str
     rows: int
     results: int
     cpu_ms: float
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A step: what came, what was answered, and what there is after it."""
+    """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
 
     step: int
     queries: tuple[QueryProgress, ...]
@@ -96,15 +102,21 @@ class Progress:
     totals: Totals
     processors: tuple[ProcessorProgress, ...]
     operators: tuple[OperatorProgress, ...]
+    diffused: tuple[DiffusedGroups, ...] = ()
+
+    @property
+    def copied(self) -> int:
+        """Rows that were received more than once in this step, since their groups are diffused."""
+        return sum(operator.copied for operator in self.operators)
 
     @property
     def output_rows(self) -> int:
-        """Rows of all answers in this step; -1 if nobody counted those of one."""
+        """Rows of all answers in this step; -1 if those of one answer were not counted."""
         rows = [query.output_rows for query in self.queries]
         return -1 if -1 in rows else sum(rows)
 
     def as_of(self, last: Progress) -> Progress:
-        """This step as it looks after the `last` one: totals and processors are as they are now."""
+        """This step with the totals and the processors of the `last` one."""
         return replace(
             self,
             queries=tuple(
@@ -113,6 +125,7 @@ class Progress:
             totals=last.totals,
             processors=last.processors,
             operators=last.operators,
+            diffused=last.diffused,
         )
 
 
@@ -120,7 +133,7 @@ class Progress:
 class BatchProgress:
     """A batch of Spark's and the step that it became.
 
-    `rows` are those that the sources delivered. It `started` so many seconds after 1970 and took so many `seconds`.
+    `rows` are those that the sources delivered. `started` is in seconds since 1970; `seconds` is the time it took.
     """
 
     number: int
@@ -131,7 +144,7 @@ class BatchProgress:
 
     @property
     def ended(self) -> float:
-        """When it was done, in seconds since 1970."""
+        """The end of the batch, in seconds since 1970."""
         return self.started + self.seconds
 
 
@@ -152,6 +165,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
         "totals": _totals(progress.totals),
         "processors": [_processor(entry) for entry in progress.processors],
         "operators": [_operator(entry) for entry in progress.operators],
+        "diffused": [entry.as_dict() for entry in progress.diffused],
     }
 
 
@@ -192,4 +206,5 @@ def _operator(entry: OperatorProgress) -> dict[str, Any]:
         "rows": entry.rows,
         "results": entry.results,
         "cpuMs": round(entry.cpu_ms, 1),
+        "copiedRows": entry.copied,
     }

@@ -1,10 +1,10 @@
-"""The story of a run so far, as the terminal tells it: one entry per batch, and sums over all of them.
+"""The story of a run so far: one entry per batch, and sums over all of them.
 
-Filled from the progress of batches (`observe/progress`), so that whatever shows a run, here or elsewhere, starts from
-the same numbers. What is answered beside batches, by clean-up and at the end of the input, comes with events. Rows and
-results are those of this run; totals over all runs are in the checkpoint.
+It is filled from the progress of batches (`observe/progress`), so that all views of a run start from the same numbers.
+Rows that are answered beside batches, by clean-up and at the end of the input, come with events. Rows and results are
+those of this run; totals over all runs are in the checkpoint.
 
-Rows per second are per second that passes on the clock, waiting included: what a source delivers is not exceeded.
+Rows per second are per second that passes on the clock, waiting included: they never exceed the rate of the source.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from anabranch.observe.diffused import DiffusedGroups
 from anabranch.observe.events import Event, EventKind
 from anabranch.observe.progress import BatchProgress, OperatorProgress, Progress
 
 KEPT_BATCHES = 200
 RECENT_SECONDS = 10.0
-# The detail of an event that says how many rows were answered beside the batches.
+# The detail of an event that has the number of rows that were answered beside the batches.
 ANSWERED_IN = {EventKind.END: "results", EventKind.CLEAN_UP: "answered"}
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessorView:
-    """What one processor holds after a batch, and what it did in it; `owed` is None if nobody can tell."""
+class ProcessorSummary:
+    """The state of one processor after a batch, and its work in the batch; `owed` is None if it cannot be estimated."""
 
     number: int
     rows: int
@@ -39,10 +40,10 @@ class ProcessorView:
 
 
 @dataclass(frozen=True, slots=True)
-class BatchSeen:
+class BatchSummary:
     """One batch. `rows` counts what the sources delivered; late and rejected rows are among them.
 
-    `results` are rows of the answer; None where nobody counted what a residual predicate left of the combinations.
+    `results` are rows of the answer; None if a residual predicate was applied and the rows after it were not counted.
     `started` is in seconds since 1970, `watermarks` are in microseconds, by alias.
     """
 
@@ -53,18 +54,24 @@ class BatchSeen:
     rejected: int
     started: float
     seconds: float
-    processors: tuple[ProcessorView, ...]
+    processors: tuple[ProcessorSummary, ...]
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
     operators: tuple[OperatorProgress, ...] = ()
+    diffused: tuple[DiffusedGroups, ...] = ()
+
+    @property
+    def copied(self) -> int:
+        """Rows that were received more than once, since their groups are diffused."""
+        return sum(operator.copied for operator in self.operators)
 
     @property
     def ended(self) -> float:
-        """When it was done, in seconds since 1970."""
+        """The end of the batch, in seconds since 1970."""
         return self.started + self.seconds
 
     @property
     def combinations(self) -> int:
-        """What the join found, before the residual predicate."""
+        """The combinations of rows that the join produced, before the residual predicate."""
         return sum(processor.combinations for processor in self.processors)
 
     @property
@@ -84,14 +91,14 @@ class BatchSeen:
 
 
 def per_second(rows: int, elapsed: float) -> float:
-    """Rows per second of what took so long."""
+    """Rows per second; 0 if no time has passed."""
     return rows / elapsed if elapsed > 0 else 0.0
 
 
-def batch_seen(batch: BatchProgress) -> BatchSeen:
-    """What there is to show of a batch."""
+def batch_summary(batch: BatchProgress) -> BatchSummary:
+    """Sum up the progress of a batch."""
     step = batch.step
-    return BatchSeen(
+    return BatchSummary(
         number=batch.number,
         rows=batch.rows,
         results=step.output_rows if step.output_rows >= 0 else None,
@@ -99,16 +106,17 @@ def batch_seen(batch: BatchProgress) -> BatchSeen:
         rejected=sum(entry.rejected for entry in step.inputs),
         started=batch.started,
         seconds=batch.seconds,
-        processors=processors_seen(step),
+        processors=processor_summaries(step),
         watermarks={entry.alias: entry.watermark for entry in step.inputs},
         operators=step.operators,
+        diffused=step.diffused,
     )
 
 
-def processors_seen(step: Progress) -> tuple[ProcessorView, ...]:
-    """What there is to show of the processors after a step."""
+def processor_summaries(step: Progress) -> tuple[ProcessorSummary, ...]:
+    """Sum up the processors after a step."""
     return tuple(
-        ProcessorView(
+        ProcessorSummary(
             entry.number,
             entry.active_rows,
             entry.active_bytes,
@@ -125,15 +133,15 @@ def processors_seen(step: Progress) -> tuple[ProcessorView, ...]:
 
 @dataclass(slots=True)
 class Story:
-    """Batches in order. `expected_rows` is known only where somebody generated the input.
+    """The batches of a run in order, and sums over them. `expected_rows` is set only if the input is generated.
 
-    `results` is None if they were not counted in some batch. `processors` are as they are now, after the last batch or
-    what came after it; `spills` says whether any has spilled so far. `events` counts them by kind.
+    `results` is None if they were not counted in some batch. `processors` are those after the last step, with a batch
+    or without; `spills` says whether any has spilled so far. `events` counts events by kind.
     """
 
     expected_rows: int | None = None
-    batches: deque[BatchSeen] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
-    processors: tuple[ProcessorView, ...] = ()
+    batches: deque[BatchSummary] = field(default_factory=lambda: deque(maxlen=KEPT_BATCHES))
+    processors: tuple[ProcessorSummary, ...] = ()
     spills: bool = False
     events: Counter[EventKind] = field(default_factory=Counter)
     count: int = 0
@@ -145,12 +153,12 @@ class Story:
     peak_bytes: int = 0
 
     @property
-    def last(self) -> BatchSeen | None:
+    def last(self) -> BatchSummary | None:
         """The newest batch, if there is one."""
         return self.batches[-1] if self.batches else None
 
-    def add(self, batch: BatchSeen) -> bool:
-        """Take a batch in; False if it, or a later one, was taken in before."""
+    def add(self, batch: BatchSummary) -> bool:
+        """Add a batch; False if it, or a later one, has been added before."""
         if self.last is not None and batch.number <= self.last.number:
             return False
         self.see(batch.processors)
@@ -164,17 +172,17 @@ class Story:
         self.peak_bytes = max(self.peak_bytes, batch.state_bytes)
         return True
 
-    def see(self, processors: tuple[ProcessorView, ...]) -> None:
-        """Take in what the processors are like now."""
+    def see(self, processors: tuple[ProcessorSummary, ...]) -> None:
+        """Replace the processors by their present state."""
         self.processors = processors
         self.spills = self.spills or any(entry.spilled_rows or entry.owing_groups for entry in processors)
 
     def add_event(self, event: Event) -> None:
-        """Count an event, and what was answered beside the batches: at the end of the input, and by clean-up."""
+        """Count an event, and the rows that it says were answered: at the end of the input, and by clean-up."""
         self.events[event.kind] += 1
         answered = event.details.get(ANSWERED_IN.get(event.kind, ""))
         if answered is not None:
-            # -1 where nobody counted
+            # -1 if they were not counted
             self.results = None if self.results is None or answered < 0 else self.results + answered
 
     @property
@@ -187,8 +195,8 @@ class Story:
     def recent_rate(self) -> float:
         """Rows per second in the last seconds before the newest batch ended, pauses between batches included.
 
-        What a batch brings has come since the one before, so time is counted from the end of that one; a long pause
-        counts only in part, and a run's first batch, which takes longest, only as long as it is alone.
+        The rows of a batch have come since the one before, so time is counted from the end of that one. A long pause
+        counts only in part. A run's first batch takes longest, and counts only until there is a second one.
         """
         if not self.batches:
             return 0.0

@@ -1,9 +1,9 @@
-"""A run in the terminal: a panel that is redrawn while the run goes on, or a line per batch where nobody watches.
+"""A run in the terminal: a panel that is redrawn while the run goes on, or a line per batch for logs and pipes.
 
 Events, such as adaptations with their reasons, are printed above the panel, each in full, and stay. The panel fits into
 80 columns and, with up to eight processors, into 24 lines; of more processors the fullest are shown. Bars compare the
-processors' state with the memory budget, if there is one, else with the largest seen so far, so that growth and purging
-are visible. Batch times are drawn from zero to the slowest but the run's first: flat looks flat.
+processors' state with the memory budget or, without one, with the largest state so far, so that growth and purging are
+visible. Batch times are drawn from zero to the slowest but the run's first, so that equal times look equal.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.diffused import overhead
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count, format_seconds
-from anabranch.observe.story import BatchSeen, ProcessorView, Story, per_second
+from anabranch.observe.story import BatchSummary, ProcessorSummary, Story, per_second
 
 SHOWN_PROCESSORS = 8
 SPARK_LEVELS = "▁▂▃▄▅▆▇█"
@@ -36,7 +37,7 @@ BLOCKS = " ▏▎▍▌▋▊▉"
 
 
 class View(Protocol):
-    """Something that shows a run while it goes on."""
+    """A view of a run while it goes on."""
 
     def __enter__(self) -> View:
         """Begin to show."""
@@ -44,23 +45,23 @@ class View(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the last picture standing."""
+        """End, and leave the last picture on the screen."""
 
-    def batch(self, batch: BatchSeen) -> None:
-        """A batch is done and in the story."""
+    def batch(self, batch: BatchSummary) -> None:
+        """Show a batch that has ended and is in the story."""
 
     def event(self, event: Event) -> None:
-        """Something happened that is worth telling."""
+        """Show an event."""
 
     def say(self, text: str) -> None:
-        """Whoever follows the run has something to say."""
+        """Show a message of the command that follows the run."""
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Show that time has passed."""
 
 
 class LiveView:
-    """The panel."""
+    """A view that draws the panel."""
 
     def __init__(self, console: Console, story: Story, title: str, memory: int | None = None) -> None:
         """`memory` is the budget of one processor in bytes."""
@@ -88,16 +89,16 @@ class LiveView:
         with self._leave:
             self.tick()
 
-    def batch(self, batch: BatchSeen) -> None:
+    def batch(self, batch: BatchSummary) -> None:
         """Draw again."""
         self.tick()
 
     def event(self, event: Event) -> None:
-        """Print it above the panel, the whole of it."""
+        """Print the event above the panel, in full."""
         self._print(str(event), "yellow", " " * len("00:00:00 "))
 
     def say(self, text: str) -> None:
-        """Print it there, too."""
+        """Print the message above the panel."""
         self._print(text, "bold", "")
 
     def tick(self) -> None:
@@ -112,42 +113,42 @@ class LiveView:
 
 
 class PlainView:
-    """One line per batch and event, for logs and pipes."""
+    """A view that writes one line per batch and event, for logs and pipes."""
 
     def __init__(self, write: Callable[[str], None], story: Story) -> None:
-        """Lines go to `write`."""
+        """Write lines with `write`."""
         self._write = write
         self._story = story
 
     def __enter__(self) -> PlainView:
-        """Nothing to begin."""
+        """Begin without a line."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing to end."""
+        """End without a line."""
 
-    def batch(self, batch: BatchSeen) -> None:
-        """Write its line."""
+    def batch(self, batch: BatchSummary) -> None:
+        """Write the line of a batch."""
         self._write(batch_line(batch, self._story.recent_rate))
 
     def event(self, event: Event) -> None:
-        """Write its line."""
+        """Write the line of an event."""
         self._write(str(event))
 
     def say(self, text: str) -> None:
-        """Write it as a line."""
+        """Write the message as a line."""
         self._write(text)
 
     def tick(self) -> None:
-        """A log has no use for the time between batches."""
+        """Write nothing: a log needs no lines between batches."""
 
 
-def batch_line(batch: BatchSeen, rate: float) -> str:
-    """A batch in one line, with the rows per second of late."""
+def batch_line(batch: BatchSummary, rate: float) -> str:
+    """A batch in one line, with the recent rows per second."""
     parts = [
-        f"batch {batch.number}: {format_count(batch.rows)} rows in, {found(batch)}",
+        f"batch {batch.number}: {format_count(batch.rows)} rows in, {result_count(batch)}",
         f"{format_seconds(batch.seconds)}, {rate:,.0f} rows/s",
         f"state {format_count(batch.state_rows)} rows, {format_bytes(batch.state_bytes)}",
     ]
@@ -155,6 +156,9 @@ def batch_line(batch: BatchSeen, rate: float) -> str:
         parts.insert(1, f"{format_count(batch.intermediate)} intermediate rows")
     if any(entry.spilled_rows or entry.owing_groups for entry in batch.processors):
         parts.append(f"on disk {format_count(_spilled_rows(batch.processors))} rows, {_debt(batch.processors)}")
+    if batch.diffused:
+        groups = sum(len(entry.groups) for entry in batch.diffused)
+        parts.append(f"{groups} diffused group{'s' if groups > 1 else ''}, {overhead(batch.diffused, batch.copied)}")
     if batch.late or batch.rejected:
         parts.append(f"{format_count(batch.late)} late, {format_count(batch.rejected)} in quarantine")
     return "; ".join(parts)
@@ -164,14 +168,14 @@ def summary_line(story: Story, elapsed: float) -> str:
     """A run in one line."""
     rate = per_second(story.rows, elapsed)
     return (
-        f"{format_count(story.rows)} rows in, {found(story)} in {format_seconds(elapsed)} "
+        f"{format_count(story.rows)} rows in, {result_count(story)} in {format_seconds(elapsed)} "
         f"and {_batches(story.count)}; {rate:,.0f} rows/s, median batch {format_seconds(story.median_seconds)}, "
         f"state at most {format_bytes(story.peak_bytes)}"
     )
 
 
-def found(counted: BatchSeen | Story) -> str:
-    """How many rows of the answer there are or, where nobody counted them, how many combinations they are among."""
+def result_count(counted: BatchSummary | Story) -> str:
+    """The number of results as text; if they were not counted, the number of combinations that they are among."""
     if counted.results is not None:
         return f"{format_count(counted.results)} results"
     return f"{format_count(counted.combinations)} combinations before the residual predicate"
@@ -198,8 +202,8 @@ def _numbers(story: Story, elapsed: float) -> Table:
     overall = Text(f"{per_second(story.rows, elapsed):,.0f} overall", style="dim")
     grid.add_row("rows/s", f"{story.recent_rate:,.0f}" if last else "-", overall)
     if last and any(batch.intermediate for batch in story.batches):
-        made = [batch.intermediate for batch in story.batches]
-        grid.add_row("intermediate", format_count(last.intermediate), _history(made, "rows in the last batch"))
+        rows = [batch.intermediate for batch in story.batches]
+        grid.add_row("intermediate", format_count(last.intermediate), _history(rows, "rows in the last batch"))
     seconds = [batch.seconds for batch in story.batches]
     times = _history(seconds, f"median {format_seconds(story.median_seconds)}", max(seconds[1:], default=None))
     grid.add_row("batch time", format_seconds(last.seconds) if last else "-", times)
@@ -208,10 +212,20 @@ def _numbers(story: Story, elapsed: float) -> Table:
     if story.spills:
         beside = f"{format_bytes(sum(entry.spilled_bytes for entry in story.processors))}, {_debt(story.processors)}"
         grid.add_row("on disk", format_count(_spilled_rows(story.processors)), Text(beside, style="dim"))
+    if last and any(batch.diffused for batch in story.batches):
+        grid.add_row("diffused", *_diffused(last))
     if story.late or story.rejected:
         rejected = Text(f"{format_count(story.rejected)} in quarantine", style="yellow")
         grid.add_row("late rows", format_count(story.late), rejected)
     return grid
+
+
+def _diffused(last: BatchSummary) -> tuple[str, Text]:
+    """How many groups are diffused, and which rows that multiplied."""
+    groups = sum(len(entry.groups) for entry in last.diffused)
+    masters = ", ".join(dict.fromkeys(entry.master for entry in last.diffused))
+    spread = f"groups, {masters} spread; " if groups else "groups; "
+    return format_count(groups), Text(spread + overhead(last.diffused, last.copied), style="dim")
 
 
 def _results(story: Story) -> tuple[str, Text, Text]:
@@ -233,8 +247,8 @@ def _history(values: Sequence[float], note: str, greatest: float | None = None) 
     return drawn.append(f"  {note}", style="dim") if values else drawn
 
 
-def _watermark(batch: BatchSeen) -> tuple[str, Text]:
-    """The oldest of the watermarks: what is older has come from all inputs."""
+def _watermark(batch: BatchSummary) -> tuple[str, Text]:
+    """The oldest of the watermarks: rows older than it have come from all inputs."""
     times = {alias: time for alias, time in batch.watermarks.items() if time is not None}
     slowest = min(times, key=lambda alias: times[alias])
     moment = datetime.fromtimestamp(times[slowest] // 1_000_000, UTC)
@@ -242,19 +256,19 @@ def _watermark(batch: BatchSeen) -> tuple[str, Text]:
     return f"{moment:%H:%M:%S}", Text(f"UTC on {moment:%Y-%m-%d}{which}", style="dim")
 
 
-def _spilled_rows(processors: Iterable[ProcessorView]) -> int:
+def _spilled_rows(processors: Iterable[ProcessorSummary]) -> int:
     return sum(entry.spilled_rows for entry in processors)
 
 
-def _debt(processors: Iterable[ProcessorView]) -> str:
-    """How many results spilling has postponed, as far as anybody can tell."""
+def _debt(processors: Iterable[ProcessorSummary]) -> str:
+    """The number of results that spilling has postponed, as far as it can be estimated."""
     owing = [entry for entry in processors if entry.owing_groups]
     if not owing:
         return "nothing owed"
     groups = sum(entry.owing_groups for entry in owing)
     counts = [entry.owed for entry in owing if entry.owed is not None]
-    what = f"about {format_count(sum(counts))} results" if len(counts) == len(owing) else "results"
-    return f"{format_count(groups)} groups owe {what}"
+    results = f"about {format_count(sum(counts))} results" if len(counts) == len(owing) else "results"
+    return f"{format_count(groups)} groups owe {results}"
 
 
 def _share(story: Story) -> RenderableType:
@@ -288,7 +302,7 @@ def _processors(story: Story, memory: int | None) -> Table:
     return table
 
 
-def _processor_row(entry: ProcessorView, largest: int, memory: int | None) -> tuple[str | Text, ...]:
+def _processor_row(entry: ProcessorSummary, largest: int, memory: int | None) -> tuple[str | Text, ...]:
     style = "red" if memory and entry.bytes > memory else "blue"
     return (
         str(entry.number),
@@ -308,7 +322,8 @@ def bar(share: float, width: int) -> str:
 
 
 def sparkline(values: Iterable[float], greatest: float | None = None) -> str:
-    """The last values as a row of blocks, from zero to the greatest of them, or to another one that cuts them off."""
+    """The last values as a row of blocks, from zero to the greatest value; greater values than `greatest` are cut
+    off."""
     shown = list(values)[-SHOWN_BATCHES:]
     greatest = max(shown, default=0.0) if greatest is None else greatest
     if greatest <= 0:

@@ -12,6 +12,7 @@ from anabranch.observe.numbers import format_bytes
 from anabranch.plan.network import Answer, Network, Operator, Port
 from anabranch.plan.placement import Placement, placement_text
 from anabranch.plan.query import Grouping, JoinInput, Source, StreamSchema, all_of
+from anabranch.plan.rounds import Dataflow
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +77,10 @@ def explain(
     groups: int,
     processors: int,
     measured: Measured | None = None,
+    flow: Dataflow | None = None,
 ) -> Picture:
-    """The picture of a plan; `key_types`, `rounds` and `placements` are per operator."""
+    """The picture of a plan; `key_types`, `rounds` and `placements` are per operator. With the `flow` of rows between
+    operators it says what the placement costs."""
     places = [
         f"round {number + 1} {placement_text(p, processors)}" for number, p in zip(rounds, placements, strict=True)
     ]
@@ -85,7 +88,18 @@ def explain(
     answers = tuple(drawing.answer(answer) for answer in network.answers)
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
-    return Picture(root, f"{groups} partition groups on {processors} processor(s), exchanged by key hash in {needed}")
+    cost = "" if flow is None else _placement_cost(flow, placements)
+    where = f"{groups} partition groups on {processors} processor(s)"
+    return Picture(root, f"{where}, exchanged by key hash in {needed}{cost}")
+
+
+def _placement_cost(flow: Dataflow, placements: Sequence[Placement]) -> str:
+    """The edges between operators that cross processors, and whether another placement would need fewer rounds."""
+    counts, least = flow.count(placements), flow.rounds().count
+    text = f"; {counts.crossing} of {len(flow.edges)} edges between operators cross processors" if flow.edges else ""
+    if counts.rounds > least:
+        text += f", and {least} round{'s' if least > 1 else ''} would do with placement='fewest-rounds'"
+    return text
 
 
 class _Drawing:

@@ -3,8 +3,8 @@
 An operator may be spread over all processors, or be whole on one of them, or anything between. State lies where its
 operator is, and rows are exchanged to where they are needed (`rounds`).
 
-Patterns say how operators are placed at first: `spread` gives each processor a block of groups of every operator,
-blocks differing by at most one group, or by given shares; `round-robin` puts whole operators on processors, in turn.
+Where operators are at first is for patterns to say (`manager/patterns`). What is spread has a block of groups on each
+processor; blocks differ by at most one group, or by given shares.
 
 While a query runs groups move. Operators that run fused, one after the other on the same rows, are a *family*: they are
 placed alike, and a group moves for all of them.
@@ -18,14 +18,11 @@ from collections.abc import Collection, Iterable, Sequence
 from itertools import accumulate, groupby
 from math import inf
 
-from anabranch.errors import ConfigError, did_you_mean
+from anabranch.errors import ConfigError
 
 # The processor of each partition group.
 Placement = tuple[int, ...]
 
-SPREAD = "spread"
-ROUND_ROBIN = "round-robin"
-PATTERNS = (SPREAD, ROUND_ROBIN)
 EVEN = "even"
 
 
@@ -42,17 +39,6 @@ def placement_by_shares(groups: int, shares: Sequence[float]) -> Placement:
     """Contiguous blocks of groups, as large as each processor's share among all shares, rounded."""
     edges = [round(groups * share / sum(shares)) for share in accumulate(shares)]
     return tuple(bisect_right(edges, group) for group in range(groups))
-
-
-def place(
-    pattern: str, operators: int, groups: int, processors: int, shares: Sequence[float] | None = None
-) -> tuple[Placement, ...]:
-    """Place each operator by a pattern. `shares` are those of the processors where operators are spread; None is equal
-    ones."""
-    if pattern == SPREAD:
-        spread = even_placement(groups, processors) if shares is None else placement_by_shares(groups, shares)
-        return (spread,) * operators
-    return tuple((n % processors,) * groups for n in range(operators))
 
 
 def check_shares(shares: object, processors: int) -> tuple[float, ...] | None:
@@ -110,13 +96,6 @@ def families_of(operators: int, fused: Iterable[tuple[int, int]]) -> tuple[int, 
         first, second = sorted((family[lower], family[upper]))
         family = [first if each == second else each for each in family]
     return tuple(family)
-
-
-def check_pattern(pattern: str) -> str:
-    """`pattern` itself, if there is one of that name."""
-    if pattern not in PATTERNS:
-        raise ConfigError(f"there is no placement {pattern!r}; {did_you_mean(str(pattern), PATTERNS)}")
-    return pattern
 
 
 def as_blocks(placement: Placement) -> list[list[int]]:

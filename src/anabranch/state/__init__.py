@@ -10,6 +10,7 @@ partition     moving partition groups (Flux's interface)
 lagging       groups that are behind the others of their grouping
 manifest      the state of one processor after one step
 share         a processor's share of the state: what routings mean for manifests
+broken_shares what breaks the rules of shares: rows at the wrong place, twice, or missing
 report        a manifest with what was counted
 store         how checkpoint files are written, all of them, and documents read
 failpoints    named places where a test makes the process die

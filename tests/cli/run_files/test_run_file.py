@@ -94,6 +94,12 @@ def test_policies_are_tables_with_their_arguments(tmp_path: Path) -> None:
     assert load(written(tmp_path, SMALL)).policies is None
 
 
+def test_a_file_can_leave_all_policies_to_the_run_itself(tmp_path: Path) -> None:
+    assert load(written(tmp_path, "policies = 'adaptive'\n" + SMALL)).policies == (ab.Adaptive(),)
+    only_told = SMALL + "[policies.adaptive]\ndry_run = true\n"
+    assert load(written(tmp_path, only_told)).policies == (ab.Adaptive(dry_run=True),)
+
+
 def test_yaml_says_the_same_as_toml(tmp_path: Path) -> None:
     text = """
 query: SELECT a.v, b.w FROM a, b WHERE a.k = b.k
@@ -154,6 +160,7 @@ sink: {path: "file:/elsewhere/out"}
             "[policies.spill]\npsh = 1\n[sink]",
             "policies.spill.psh is not a key that exists here; did you mean",
         ),
+        ("query =", "policies = 'adaptve'\nquery =", "policies must be 'adaptive' or tables such as [policies.spill]"),
         ("[sink]", "[policies.spill]\npush = 7\n[sink]", "policies.spill is wrong: push is the share"),
         ("query =", "initial_placement = 'a'\nquery =", "initial_placement must be a list of numbers"),
         ("format = 'json'", "format = 'anabranch-synthetic'", "streams.a.path is of no use: anabranch-synthetic makes"),

@@ -159,6 +159,21 @@ def joins(draw: st.DrawFn, lots: int) -> Join:
     )
 
 
+@st.composite
+def punctual_joins(draw: st.DrawFn, lots: int) -> tuple[Join, tuple[int, ...]]:
+    """Rows that arrive out of order, but none later than its input allows, and the allowed lateness per input."""
+    m = draw(st.integers(2, 4))
+    lateness = draw(st.tuples(*[st.integers(0, 10)] * m))
+    windows = draw(st.tuples(*[st.sampled_from([0, 5, 10, 20, 20, UNBOUNDED, None])] * m))
+    inputs = []
+    for allowed in lateness:
+        drawn = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, allowed))
+        rows = draw(plenty(drawn, 2 * MOST_ROWS[m]))
+        # Arrival = ts + delay with delay <= lateness: when a row arrives, no earlier one is newer by more than that.
+        inputs.append(tuple(Row(key, ts, min((ts + delay) // 12, lots - 1)) for key, ts, delay in rows))
+    return Join(windows, tuple(inputs), hashes=draw(st.sampled_from(["distinct", "colliding"]))), lateness
+
+
 def share_with_results(strategy: st.SearchStrategy) -> float:
     """Of the joins that a property tries, how many have an answer to get wrong."""
     found = []

@@ -41,7 +41,6 @@ from anabranch.state.spill import (
 )
 from anabranch.state.statistics import Statistics
 from tests.kernel.join.streams import (
-    MOST_ROWS,
     Answer,
     Join,
     Row,
@@ -49,7 +48,7 @@ from tests.kernel.join.streams import (
     duckdb,
     joins,
     nested_loops,
-    plenty,
+    punctual_joins,
     share_with_results,
 )
 from tests.oracle.profiles import examples
@@ -294,23 +293,8 @@ def test_the_same_rows_in_other_batches_give_the_same_answer(join: Join, setting
     assert run(other, setting)[0] == at_once
 
 
-@st.composite
-def punctual_joins(draw: st.DrawFn) -> tuple[Join, tuple[int, ...]]:
-    """Rows that arrive out of order, but none later than its input allows, and the allowed lateness per input."""
-    m = draw(st.integers(2, 4))
-    lateness = draw(st.tuples(*[st.integers(0, 10)] * m))
-    windows = draw(st.tuples(*[st.sampled_from([0, 5, 10, 20, 20, UNBOUNDED, None])] * m))
-    inputs = []
-    for allowed in lateness:
-        drawn = st.tuples(st.integers(0, 1), st.integers(0, 60), st.integers(0, allowed))
-        rows = draw(plenty(drawn, 2 * MOST_ROWS[m]))
-        # Arrival = ts + delay with delay <= lateness: when a row arrives, no earlier one is newer by more than that.
-        inputs.append(tuple(Row(key, ts, min((ts + delay) // 12, BATCHES - 1)) for key, ts, delay in rows))
-    return Join(windows, tuple(inputs), hashes=draw(st.sampled_from(["distinct", "colliding"]))), lateness
-
-
 @examples(60)
-@given(case=punctual_joins(), setting=settings_that_must_not_matter)
+@given(case=punctual_joins(lots=BATCHES), setting=settings_that_must_not_matter)
 def test_purging_what_no_punctual_row_can_meet_changes_nothing(
     case: tuple[Join, tuple[int, ...]], setting: Setting
 ) -> None:
@@ -326,7 +310,7 @@ def test_spilling_any_groups_at_any_time_postpones_results_and_loses_none(join: 
 
 
 @examples(75)
-@given(case=punctual_joins(), setting=spilling_settings)
+@given(case=punctual_joins(lots=BATCHES), setting=spilling_settings)
 def test_rows_that_spilled_state_has_still_to_meet_outlive_their_time(
     case: tuple[Join, tuple[int, ...]], setting: Setting
 ) -> None:
@@ -347,7 +331,7 @@ def test_moving_any_groups_at_any_time_changes_nothing(join: Join, setting: Sett
 
 
 @examples(60)
-@given(case=punctual_joins(), setting=moving_settings)
+@given(case=punctual_joins(lots=BATCHES), setting=moving_settings)
 def test_groups_that_move_are_purged_as_if_they_had_stayed(
     case: tuple[Join, tuple[int, ...]], setting: Setting
 ) -> None:
@@ -363,7 +347,7 @@ def test_duckdb_agrees_when_groups_move(join: Join, setting: Setting) -> None:
 
 def test_most_joins_that_are_tried_have_results() -> None:
     assert share_with_results(joins(lots=BATCHES)) > 0.6
-    assert share_with_results(punctual_joins().map(lambda case: case[0])) > 0.5
+    assert share_with_results(punctual_joins(lots=BATCHES).map(lambda case: case[0])) > 0.5
 
 
 def test_purging_does_happen() -> None:

@@ -6,9 +6,9 @@ import numpy as np
 
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
-from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing, choose
+from anabranch.manager.runtime_monitor import Moment, RuntimeMonitor
 from anabranch.manager.snapshot import Snapshot
 from anabranch.plan.routing import owned_by
 from anabranch.state.generation import Generation
@@ -28,7 +28,7 @@ def snapshot(
 ) -> Snapshot:
     """What is seen of one processor with this state."""
     operators = tuple(OperatorShape(n, f"operator {n}", (n,), can, family=n) for n, can in enumerate(spillable))
-    monitor = Monitor(PlanShape(operators, GROUPS), MemoryBudgets(memory), lambda file: np.arange(GROUPS + 1))
+    monitor = RuntimeMonitor(PlanShape(operators, GROUPS), MemoryBudgets(memory), lambda file: np.arange(GROUPS + 1))
     nothing = Report.empty(0, 0, len(operators), 0)
     everything = Distribution((manifest,), owned_by([(0,) * GROUPS] * len(operators)))
     return monitor.snapshot(Moment(3, (), (), awaiting=awaiting), everything, [nothing])

@@ -9,8 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from anabranch.plan.network import Network
-from anabranch.plan.placement import Placement, place
+from anabranch.manager.patterns.named import PATTERNS
+from anabranch.manager.patterns.operator_graph import OperatorGraph
+from anabranch.manager.patterns.pattern import placements_of
+from anabranch.plan.placement import Placement
 from tests.oracle.referee import assert_same_rows, query
 from tests.oracle.steps import Kind, Steps
 
@@ -67,8 +69,8 @@ def test_groups_stay_whole_wherever_they_are_placed(keys: str, equal: str, spark
     answers: list[pa.Table] = []
     for first, pattern in ((True, "spread"), (False, "round-robin")):
 
-        def placed(network: Network, pattern: str = pattern) -> tuple[Placement, ...]:
-            return place(pattern, len(network.operators), 16, 2)
+        def placed(graph: OperatorGraph, pattern: str = pattern) -> tuple[Placement, ...]:
+            return placements_of(PATTERNS[pattern], graph, 16, 2)
 
         with Steps(spark, tmp_path / "checkpoint", text, KINDS, answers=answers, place=placed) as steps:
             steps.feed(halves(first))

@@ -1,11 +1,12 @@
-"""What changes a run while it goes on.
+"""Changes of a run while it goes on.
 
-checks             what a change has to keep to
+checks             refuses changes that a run cannot make while it goes on
 host               a run as its migrations and changes see it
 queries            adds queries and removes them
-replacement        another query in the place of one, with its state
+replacement        replaces a query by another one that goes on with its state
 migration          the handle of a migration
 migrator           begins, ends and cancels migrations
 policy_migrations  migrations that policies decide on
-plans              the orders in which joins could run, with what they cost
+reallocator        operators on other processors, as a user or a policy wants it
+plans              the orders in which joins could run, with their costs
 """

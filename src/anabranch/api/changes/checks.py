@@ -1,4 +1,4 @@
-"""What a change of a run has to keep to: refused here is what a run cannot do while it goes on."""
+"""Checks of changes: refuse whatever a run cannot do while it goes on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ def check_fits(engine: Engine, checkpoint: Checkpoint, trigger: dict[str, object
 
 
 def check_may_restart(engine: Engine, checkpoint: Checkpoint, plan: PreparedPlan, what: str) -> None:
-    """Refuse what needs rows or columns that Spark's query does not read, if it cannot be started anew."""
+    """Refuse a change for which Spark's query would have to be started anew, if that is not possible.
+
+    The error says that no query can be `what`, such as "added".
+    """
     for stream, source in read_once(plan, engine._sources.registered).items():
         raise ConfigError(
             f"no query can be {what}: the stream {stream} reads a {source}, which cannot go on where it was"
@@ -49,7 +52,8 @@ def check_may_restart(engine: Engine, checkpoint: Checkpoint, plan: PreparedPlan
 
 
 def question_of(engine: Engine, checkpoint: Checkpoint, writer: Writer, kept: Target | None) -> Question:
-    """A query as a run is opened with it; its sink is the one that is `kept`, if there is one."""
+    """The question with which a run is opened for a query. Its answer goes to the target that is `kept`, if there is
+    one."""
 
     def target(named: str) -> Target:
         return kept or target_of(writer, engine.spark, checkpoint, named)
@@ -58,14 +62,14 @@ def question_of(engine: Engine, checkpoint: Checkpoint, writer: Writer, kept: Ta
 
 
 def kept_orders(proposal: Proposal) -> Iterator[str]:
-    """What to tell of queries whose joins go on in another order than the program asks for: they have migrated."""
+    """The messages on queries whose joins go on in another order than the program says, since they have migrated."""
     for request, question in zip(proposal.plan.requests, proposal.questions.values(), strict=True):
         if request.query.logical is None:
             continue
-        now, asked = shape_of(request.query), shape_of(question.query)
-        if now != asked:
+        in_force, in_program = shape_of(request.query), shape_of(question.query)
+        if in_force != in_program:
             aliases = [entry.alias for entry in request.query.inputs]
             yield (
-                f"{request.name}: joins go on as {shape_text(now, aliases)}, which they have come to, and not as "
-                f"{shape_text(asked, aliases)}, as the program says"
+                f"{request.name}: joins go on as {shape_text(in_force, aliases)}, which they have come to, and not as "
+                f"{shape_text(in_program, aliases)}, as the program says"
             )

@@ -1,4 +1,4 @@
-"""A run as its migrations and changes see it."""
+"""A run as its migrations and changes see it: the protocols of `migrator` and `replacement`, filled by a `LiveRun`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from anabranch.api.changes.replacement import Plan
 from anabranch.api.session_settings import check_unchanged
 from anabranch.errors import ConfigError
 from anabranch.observe.events import EventKind
+from anabranch.plan.allocation import Allocation
 from anabranch.runtime.driver.changes.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run
 from anabranch.runtime.driver.read_once import check_replay
@@ -33,13 +34,13 @@ class RunHost:
     """A run as its migrations see it."""
 
     def __init__(self, run: LiveRun) -> None:
-        """Of a run that has not been opened yet."""
+        """Take a run; it need not be open yet."""
         self._run = run
         self.events = run.events
 
     @property
     def opened(self) -> OpenedRun:
-        """What makes its steps now."""
+        """The run as it is open now: the runner of its steps, its plan and its targets."""
         return self._run.opened
 
     @opened.setter
@@ -47,29 +48,34 @@ class RunHost:
         self._run.opened = opened
 
     def questions(self) -> dict[str, Question]:
-        """Its queries."""
+        """The queries that the run answers, by name."""
         return self._run.questions(self._run.writers)
 
     def prepare(self, running: PreparedPlan | None = None) -> Prepare:
-        """Analyses plans that the streaming query of a plan can serve, its own if none is given, under its settings."""
+        """A function that analyses plans under the run's settings, and keeps the streaming query of `running` (by
+        default the run's own) for those that it can serve."""
         check_unchanged(self._run.session, self._run.engine.spark)
         return partial(self._run.engine._prepare_again, running=running or self._run.plan)
+
+    def allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """Compile the rounds of its plan for operators that are elsewhere."""
+        return self._run.engine._allocate(plan, allocation)
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
         return self._run.no_rows()
 
     def changing(self) -> AbstractContextManager[None]:
-        """While nothing else changes the run."""
+        """Inside, nothing else changes the run."""
         return self._run.between_batches("cancelled", "no migration can be")
 
     def question_of(self, name: str, query: Query) -> Question:
-        """Another query in the place of one, its answer going where that one's goes."""
+        """The question of a query in the place of another one; its answer goes to that one's target."""
         run = self._run
         return question_of(run.engine, run.checkpoint, self._writer(name, query), run.targets[name])
 
     def check_sink(self, name: str, query: Query) -> None:
-        """Refuse an answer that cannot go where that of the query of this name goes."""
+        """Refuse a query whose answer cannot go to the target of the query of this name."""
         run, writer = self._run, self._writer(name, query)
         check_fits(run.engine, run.checkpoint, run.trigger, writer)
         sink, before = writer._sink, run.writers[name]._query.schema
@@ -81,13 +87,13 @@ class RunHost:
             )
 
     def take_over(self, name: str, query: Query) -> None:
-        """A query has taken the place of the one of this name."""
+        """Note that a query has taken the place of the one of this name."""
         run = self._run
         run.take_over(run.opened, {**run.writers, name: self._writer(name, query)})
 
     @contextmanager
     def reading_anew(self, plan: Plan) -> Iterator[Plan]:
-        """Inside, Spark's query is stopped and the plan of a change in force; then it is started anew."""
+        """Inside, Spark's query is stopped and the plan of a change is in force; then Spark's query is started anew."""
         run = self._run
         check_may_restart(run.engine, run.checkpoint, run.plan, "changed")
         with stopped(run):
@@ -101,7 +107,7 @@ class RunHost:
             run.start_spark()
 
     def _writer(self, name: str, query: Query) -> Writer:
-        """The writer of a query as that of another one that takes its place."""
+        """The writer of a query, made into that of another one that takes its place."""
         if isinstance(query, str):
             raise ConfigError("give the query as this run's engine has made it: change(name, engine.sql(text))")
         writer = copy(self._run.writers[name])
@@ -110,7 +116,8 @@ class RunHost:
 
 
 def check_quiet(run: LiveRun, what: str) -> None:
-    """Refuse a change of queries after the end, under other settings, or while a query migrates."""
+    """Refuse a change of queries after the end, under other settings, or while a query migrates. The error says that no
+    query can be `what`."""
     run.check_may_change(what, "no query can be")
     check_unchanged(run.session, run.engine.spark)
     run.migrator.check_idle(f"no query can be {what}")
@@ -118,9 +125,9 @@ def check_quiet(run: LiveRun, what: str) -> None:
 
 @contextmanager
 def stopped(run: LiveRun) -> Iterator[None]:
-    """Let the step under way come to its end; inside, Spark's query is stopped and another one started.
+    """Stop Spark's query after the step under way. The block starts another one.
 
-    If that fails the run goes on with the queries that it had, or with those that have taken over by then.
+    If the block fails, the run goes on with the queries that it had, or with those that have taken over by then.
     """
     number, before = run.checkpoint.plan_number, run.writers
     run.runner.gate.close()

@@ -1,4 +1,4 @@
-"""The handle of a migration, which `Run.migrate` returns: how far it is, waiting for it, cancelling it."""
+"""The handle of a migration, as `Run.migrate` returns it: it shows progress, waits for the end, and cancels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from anabranch.errors import MigrationError
 
 
 class Phase(StrEnum):
-    """How far a migration is. A phase equals its text."""
+    """The phase of a migration. A phase equals its text."""
 
     FILLING = "filling"
     """The shadow does not hold yet all that rows still to come can meet; the old operators answer."""
@@ -23,7 +23,7 @@ class Phase(StrEnum):
 
 
 class Migration:
-    """A query on its way to another order of its joins."""
+    """The migration of a query to another order of its joins."""
 
     def __init__(self, query: str, strategy: str, before: str, after: str) -> None:
         """Made by `Run.migrate`."""

@@ -1,4 +1,4 @@
-"""Begins, ends and cancels the migrations of a run: `Run.migrate`.
+"""Begin, end and cancel the migrations of a run: `Run.migrate`.
 
 The mechanism is `runtime/driver/changes/migration`. This module checks the request, writes the events, and ends a
 migration between two batches as soon as its shadow is ready.
@@ -44,7 +44,7 @@ AUTO = "auto"
 REPLACE = "replace"
 REFUSE = "refuse"
 ON_REQUEST = "it was asked for"
-# Rows that are moved at once where the strategy is left to us; more are moved in pieces.
+# If no strategy is named and nothing is measured yet, state of at most this many rows is moved at once.
 AT_ONCE = 100_000
 
 
@@ -55,21 +55,22 @@ class Host(Protocol):
     events: EventLog
 
     def questions(self) -> Mapping[str, Question]:
-        """The queries that it answers, by name."""
+        """The queries that the run answers, by name."""
 
     def prepare(self) -> Prepare:
-        """Analyses plans that its streaming query can serve."""
+        """A function that analyses plans, and keeps the run's streaming query for those that it can serve."""
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
 
     def changing(self) -> AbstractContextManager[None]:
-        """While nothing else changes the run; refused where that cannot be."""
+        """Inside, nothing else changes the run; refused if the run cannot be changed now."""
 
 
 @dataclass(slots=True)
 class _UnderWay:
-    """A migration that has begun: its handle, what the driver knows of it, and when and after which step it began."""
+    """A migration that has begun: its handle, its progress in the driver, its prediction, and when and after which step
+    it began."""
 
     handle: Migration
     progress: ShadowProgress
@@ -79,11 +80,11 @@ class _UnderWay:
 
 
 class Migrator:
-    """Begins, ends and cancels the migrations of a run, one at a time. The host sees to it that nothing else changes
+    """Begins, ends and cancels the migrations of a run, one at a time. The host makes sure that nothing else changes
     the run meanwhile."""
 
     def __init__(self, host: Host) -> None:
-        """Nothing migrates yet."""
+        """Migrate the queries of this host; none migrates yet."""
         self.host = host
         self._under_way: _UnderWay | None = None
 
@@ -93,7 +94,7 @@ class Migrator:
         return None if self._under_way is None else self._under_way.handle
 
     def check_idle(self, problem: str) -> None:
-        """Refuse what cannot be done while a query migrates."""
+        """Refuse a change while a query migrates; the error begins with `problem`."""
         if self.current is not None:
             raise ConfigError(f"{problem} while {self.current.query!r} migrates; wait for it, or cancel() it")
 
@@ -108,7 +109,7 @@ class Migrator:
         reason: str = ON_REQUEST,
         wish: Wish = "latency",
     ) -> Migration:
-        """Begin a migration. One that is under way is replaced by it, or this one is refused."""
+        """Begin a migration. If one is under way, `meanwhile` says whether it is replaced or this one refused."""
         _check_choice("strategy", strategy, (AUTO, *STRATEGIES))
         _check_choice("meanwhile", meanwhile, (REFUSE, REPLACE))
         if pace is not None and (not isinstance(pace, int) or isinstance(pace, bool) or pace < 1):
@@ -154,7 +155,7 @@ class Migrator:
         return handle
 
     def advance(self) -> bool:
-        """Bring the migration under way to its end, if that is possible now; whether one is still under way."""
+        """End the migration under way if its shadow is ready; whether one is still under way."""
         under_way, host = self._under_way, self.host
         if under_way is None:
             return False
@@ -182,7 +183,7 @@ class Migrator:
             seconds=round(seconds, 3),
             rows=rows,
             state_bytes=size,
-            **_told(under_way.prediction),
+            **_details(under_way.prediction),
         )
         run = opened.runner.context.run
         run.orders.note_migration(handle.query, handle.before, handle.after, run.clock())
@@ -190,11 +191,11 @@ class Migrator:
         return False
 
     def go_on(self) -> None:
-        """As `advance`, for whoever cannot be told of an error: it ends the migration, and is raised by the handle."""
+        """Call `advance`. An error is not raised: it ends the migration, and the handle raises it."""
         try:
             self.advance()
         except Exception as error:
-            with suppress(Exception):  # what the run has failed by is told by the run
+            with suppress(Exception):  # an error of the run itself is raised by the run
                 self._drop_shadow()
             self.end(error)
 
@@ -204,7 +205,7 @@ class Migrator:
         host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
 
     def cancel(self, handle: Migration) -> None:
-        """Go on with the old order. Whoever asks may do so while the migration is being brought to its end."""
+        """Go on with the old order. Another thread may be ending the migration just now; then this waits for it."""
         with self.host.changing():
             self._cancel(handle)
 
@@ -226,7 +227,7 @@ class Migrator:
         )
 
     def end(self, failure: BaseException | None) -> None:
-        """The run has ended; a migration under way comes to nothing."""
+        """Fail the migration under way, since the run has ended."""
         if self._under_way is not None:
             handle, self._under_way = self._under_way.handle, None
             reason = f"the run has ended before {handle.query!r} could go on with {handle.after}; start it again"
@@ -241,7 +242,7 @@ class Migrator:
             )
 
     def name_of(self, query: str | None) -> str:
-        """The query that is meant; the only one if none is named."""
+        """The name of a query of the run; that of the only one if None."""
         names = list(self.host.questions())
         if query is None and len(names) == 1:
             return names[0]
@@ -262,35 +263,34 @@ class Migrator:
             parts = " and ".join(", ".join(aliases[n] for n in sorted(part)) for part in error.parts)
             raise ConfigError(f"joins={joins!r}: nothing that {name!r} says is equal connects {parts}") from None
 
-    def _strategy(self, proposal: MigrationProposal, asked: str, wish: Wish) -> tuple[str, Prediction | None]:
-        """The strategy that was asked for or, if that is left to us, the best; and what it is predicted to take.
+    def _strategy(self, proposal: MigrationProposal, strategy: str, wish: Wish) -> tuple[str, Prediction | None]:
+        """The strategy to take, with its predicted cost: the best one if `strategy` is "auto".
 
-        Where nothing is known of the query, as before its first batch, all is done at once if it is little, else in
-        pieces.
+        If nothing was measured yet, as before the first batch, little state is moved at once and much in pieces.
         """
         context = self.host.opened.runner.context
-        if asked == AUTO:
+        if strategy == AUTO:
             measure_if_due(self.host)
         estimates = context.run.orders.estimates.get(proposal.query)
         if estimates is not None:
             cores = self.host.no_rows().sparkSession.sparkContext.defaultParallelism
             possible = predictions(context, proposal, estimates, cores)
-            chosen = best_strategy(possible, wish, list(context.run.results)) if asked == AUTO else asked
-            return chosen, next((one for strategy, one in possible.items() if strategy == chosen), None)
+            chosen = best_strategy(possible, wish, list(context.run.results)) if strategy == AUTO else strategy
+            return chosen, next((prediction for name, prediction in possible.items() if name == chosen), None)
         is_little = sum(manifest.rows for manifest in context.manifests) <= AT_ONCE
-        return (asked, None) if asked != AUTO else (MOVING_STATE if is_little else BACKGROUND, None)
+        return (strategy, None) if strategy != AUTO else (MOVING_STATE if is_little else BACKGROUND, None)
 
 
 def measure_if_due(host: Host) -> None:
-    """Measure what the orders of a run's joins cost, unless that was done not long ago."""
+    """Measure the costs of the orders of a run's joins, unless that was done not long ago."""
     runner = host.opened.runner
     run = runner.context.run
     if run.orders.is_due(runner.status.last_number, run.clock()):
         measure_orders(runner, host.no_rows())
 
 
-def _told(prediction: Prediction | None) -> dict[str, float]:
-    """What was predicted, for an event."""
+def _details(prediction: Prediction | None) -> dict[str, float]:
+    """The numbers of a prediction, as details of an event."""
     if prediction is None:
         return {}
     return {

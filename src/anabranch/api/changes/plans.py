@@ -12,14 +12,14 @@ from anabranch.plan.orders.plan_cost import PlanCost, compared_plans
 from anabranch.runtime.driver.changes.measure_orders import LISTED, latenesses
 from anabranch.runtime.driver.step.context import StepContext
 
-# So many orders are shown below a plan.
+# The number of orders that are shown below a plan.
 SHOWN = 5
 
 
 def plans_of(migrator: Migrator, query: str | None = None, *, measure: bool = True) -> list[PlanCost]:
-    """The orders of a query's joins, least work first; what they cost is measured anew if it is time for that.
+    """The orders of a query's joins, least work first. Costs are measured anew unless that was done not long ago.
 
-    After a migration the order in force is the new one, even if nothing was measured since.
+    After a migration the new order counts as the one in force, even if nothing was measured since.
     """
     host, name = migrator.host, migrator.name_of(query)
     context = host.opened.runner.context
@@ -38,7 +38,7 @@ def plans_of(migrator: Migrator, query: str | None = None, *, measure: bool = Tr
 
 
 def explained_plans(migrator: Migrator, *, measure: bool) -> Iterator[str]:
-    """The lines with the best orders of each query that has more than one, if anything is known of them."""
+    """Lines with the best orders of each query that has several; none for queries without measured costs."""
     runner = migrator.host.opened.runner
     if measure:
         measure_if_due(migrator.host)
@@ -50,7 +50,7 @@ def explained_plans(migrator: Migrator, *, measure: bool) -> Iterator[str]:
 
 
 def _with_choice(context: StepContext) -> list[str]:
-    """The queries of which something was measured, and that have more than one order."""
+    """The queries that have several orders, and measured costs."""
     known = context.run.orders.estimates
     return [
         one.name

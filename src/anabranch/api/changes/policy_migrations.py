@@ -1,6 +1,7 @@
-"""Migrations that policies decide on: orders of joins are measured for them, and what they decide on is begun.
+"""Migrations that policies decide on: measure orders of joins for the policies, and begin the migrations they choose.
 
-Nobody is there who could be told of an error. What fails is told as an event, and not tried again; the run goes on.
+No caller waits for such a migration. So an error becomes an event, the migration is not tried again, and the run goes
+on.
 """
 
 from __future__ import annotations
@@ -13,20 +14,20 @@ from anabranch.runtime.driver.step.context import StepContext
 
 
 class PolicyMigrations:
-    """Begins what policies have decided on, and measures what they go by."""
+    """Begins the migrations that policies have decided on, and measures the orders of joins for them."""
 
     def __init__(self, migrator: Migrator) -> None:
-        """Of a run that may not be open yet."""
+        """Take the migrator of a run; it need not be open yet."""
         self._migrator = migrator
 
     @property
     def has_work(self) -> bool:
-        """Whether a migration is under way, or there is one to begin."""
+        """Whether a migration is under way, or policies have decided on one."""
         return self._migrator.current is not None or bool(self._context.run.migrations)
 
     def go_on(self) -> None:
-        """Go on with the migration under way, and begin what policies have decided on, unless there is one already:
-        they will decide on it again."""
+        """Advance the migration under way. If there is none, begin the one that policies have decided on; others are
+        dropped, since policies will decide on them again."""
         self._migrator.go_on()
         decided = self._context.run.migrations
         while decided:
@@ -37,7 +38,7 @@ class PolicyMigrations:
     def measure(self) -> None:
         """Measure orders of joins, if policies go by them and it is time for that.
 
-        It may be called while somebody else changes the run, since it waits until no step is made.
+        It may be called while another thread changes the run, since it waits until no step is made.
         """
         if self._migrator.current is None and self._is_measured:
             try:
@@ -51,10 +52,11 @@ class PolicyMigrations:
 
     @property
     def _is_measured(self) -> bool:
-        """Whether policies go by orders of joins, of which there are several."""
+        """Whether policies compare orders of joins, and a query has several."""
         context = self._context
-        has_choice = any(one.query.logical and len(one.query.inputs) > 2 for one in context.plan.requests)
-        return has_choice and context.adaptation.compares_orders and not context.run.orders.failed
+        queries = [request.query for request in context.plan.requests]
+        has_choice = any(query.logical and len(query.inputs) > 2 for query in queries)
+        return has_choice and context.decision_maker.compares_orders and not context.run.orders.failed
 
     def _begin(self, migration: MigrateQuery) -> None:
         query, joins = migration.query, migration.joins
@@ -66,11 +68,11 @@ class PolicyMigrations:
         except Exception as error:
             self._give_up(f"migrating {query} to {joins} has failed: {error}")
 
-    def _give_up(self, told: str) -> None:
+    def _give_up(self, message: str) -> None:
         self._context.run.orders.failed = True
-        self._warn(told)
+        self._warn(message)
 
-    def _warn(self, told: str) -> None:
-        """Tell it, unless all that has happened is that the run ends."""
+    def _warn(self, message: str) -> None:
+        """Add a warning to the events, unless the error only says that the run ends."""
         if self._migrator.host.opened.runner.can_change:
-            self._migrator.host.events.add(EventKind.WARNING, told)
+            self._migrator.host.events.add(EventKind.WARNING, message)

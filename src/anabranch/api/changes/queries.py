@@ -1,4 +1,4 @@
-"""Adds queries to a run that goes on, and removes them: `Run.add` and `Run.remove`."""
+"""Add queries to a run that goes on, and remove them: `Run.add` and `Run.remove`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_query(run: LiveRun, writer: Writer) -> None:
 
 
 def remove_query(run: LiveRun, name: str) -> None:
-    """Answer a query no longer, from the next batch on."""
+    """Stop answering a query, from the next batch on."""
     with run.lock:
         check_quiet(run, "removed")
         if name not in run.writers:
@@ -40,9 +40,10 @@ def remove_query(run: LiveRun, name: str) -> None:
 
 
 def _answer(run: LiveRun, writers: dict[str, Writer], what: str) -> None:
-    """Go on with other queries from the next batch on.
+    """Answer these queries from the next batch on.
 
-    If all that they need is packed already, Spark's query goes on as it is; else it is started anew.
+    If Spark's query packs already all that they need, it goes on as it is; otherwise it is started anew. Errors say
+    that no query can be `what`.
     """
     removed = run.writers.keys() - writers.keys()
     prepare = partial(run.engine._prepare_again, running=run.plan)

@@ -1,8 +1,8 @@
-"""Replaces a query of a run that goes on: `Run.change` and `Run.preview`.
+"""Replace a query of a run that goes on: `Run.change` and `Run.preview`.
 
-The mechanism is `runtime/driver/changes/replacement`. This module checks the request, also against what the sink can
-take, makes the change between two batches, and writes the event. If Spark's query has to read more than it does, it is
-stopped and started once (`reading_anew`).
+The mechanism is `runtime/driver/changes/replacement`. This module checks the new query and whether the sink can take
+its answer, makes the change between two batches, and writes the event. If Spark's query has to read more than it does,
+it is stopped and started once (`reading_anew`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REFUSE = "refuse"
 ALLOW = "allow"
-# Plans a change, by what is dead between two batches.
+# Plans a change between two batches, in the context of the last step.
 Plan = Callable[[StepContext], MigrationProposal]
 
 
@@ -39,37 +39,38 @@ class ChangingHost(Protocol):
     events: EventLog
 
     def questions(self) -> Mapping[str, Question]:
-        """The queries that it answers, by name."""
+        """The queries that the run answers, by name."""
 
     def prepare(self, running: PreparedPlan | None = None) -> Prepare:
-        """Analyses plans that the streaming query of a plan can serve, its own if none is given."""
+        """A function that analyses plans, and keeps the streaming query of `running` (by default the run's own) for
+        those that it can serve."""
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""
 
     def question_of(self, name: str, query: Query) -> Question:
-        """Another query in the place of one, its answer going where that one's goes."""
+        """The question of a query in the place of another one; its answer goes to that one's target."""
 
     def check_sink(self, name: str, query: Query) -> None:
-        """Refuse a query whose answer cannot go where that of the one of this name goes."""
+        """Refuse a query whose answer cannot go to the target of the query of this name."""
 
     def reading_anew(self, plan: Plan) -> AbstractContextManager[Plan]:
-        """Inside, no batch comes, and the plan of a change with both queries is in force; afterwards what it needs is
-        read."""
+        """Inside, no batch comes and the plan with both queries is in force. Afterwards Spark reads all that it
+        needs."""
 
     def take_over(self, name: str, query: Query) -> None:
-        """A query has taken the place of the one of this name."""
+        """Note that a query has taken the place of the one of this name."""
 
 
 class Changer:
-    """Changes the queries of a run. The host sees to it that nothing else changes the run meanwhile."""
+    """Changes the queries of a run. The host makes sure that nothing else changes the run meanwhile."""
 
     def __init__(self, host: ChangingHost) -> None:
-        """Of a run that has begun."""
+        """Change the queries of a host that has begun."""
         self._host = host
 
     def preview(self, name: str, query: Query) -> ChangePreview:
-        """What a change would do; nothing is changed."""
+        """Preview a change; nothing is changed."""
         return self._proposal(name, query, self._host.opened.runner.context).preview
 
     def change(self, name: str, query: Query, missing: str = REFUSE) -> ChangePreview:
@@ -95,10 +96,10 @@ class Changer:
             self._go_on_as_before()
             raise
         rows = {state.holds: [str(state.fate), state.rows] for state in preview.states}
-        told = ", ".join(f"{holds} {fate} ({count:,} rows)" for holds, (fate, count) in rows.items())
+        fates = ", ".join(f"{holds} {fate} ({count:,} rows)" for holds, (fate, count) in rows.items())
         host.events.add(
             EventKind.CHANGE,
-            f"{name}: another query is answered from now on; of its state, {told}",
+            f"{name}: another query is answered from now on; of its state, {fates}",
             query=name,
             before=preview.before,
             after=preview.after,
@@ -111,7 +112,8 @@ class Changer:
     def _planned(
         self, name: str, query: Query, missing: str, context: StepContext
     ) -> tuple[ChangePreview, MigrationProposal]:
-        """What a change does and how; refused if it cannot be done, or not without what is missing."""
+        """The preview of a change and its migration. Refused if it cannot be done, or if rows are lacking and `missing`
+        does not allow it."""
         proposal = self._proposal(name, query, context)
         preview = proposal.preview
         if proposal.migration is None:
@@ -125,7 +127,7 @@ class Changer:
         return preview, proposal.migration
 
     def _go_on_as_before(self) -> None:
-        """Leave nothing of a change that has failed, if the run goes on."""
+        """Put the plan without the new query in force again after a change has failed, if the run goes on."""
         opened = self._host.opened
         if opened.runner.failure is None and opened.runner.context.plan is not opened.plan:
             with suppress(AnabranchError):

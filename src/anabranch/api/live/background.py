@@ -1,4 +1,4 @@
-"""What goes on beside a run, in threads of its own: its end is waited for, and what needs no batch is done."""
+"""The two threads beside a run: one waits for its end, the other does the work that needs no batch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDLE = 1.0  # seconds without a batch after which rows that are held back need n
 
 
 def watch(run: LiveRun) -> None:
-    """Wait for the end of the run, and leave the checkpoint to others."""
+    """Wait for the end of the run, and release the checkpoint."""
     try:
         while _goes_on(run):
             pass
@@ -37,14 +37,18 @@ def watch(run: LiveRun) -> None:
 
 
 def keep_going(run: LiveRun) -> None:
-    """While the run goes on: rows that were held back do not wait for a batch that may never come, a migration comes to
-    its end as soon as it can, and what policies want of orders of joins is done."""
+    """Do the work that needs no batch, while the run goes on: answer rows that are held back, since the next batch may
+    never come; end a migration as soon as it can; measure orders of joins for policies, and
+    reallocate operators as they have decided."""
     while not run.ended.wait(PAUSE):
         if run.by_policy.has_work and run.spark_query.isActive:
             with run.lock:
                 run.by_policy.go_on()
+        if run.reallocator.has_work and run.spark_query.isActive:
+            with run.lock:
+                run.reallocator.go_on()
         if run.spark_query.isActive:
-            # Not while nobody else may change the run: it waits for a batch, and somebody may want to stop that.
+            # Without the lock of the run: measuring waits for the batch under way, and a user may want to stop that.
             run.by_policy.measure()
         if run.runner.status.holds_back and run.runner.idle > IDLE:
             with suppress(Exception):  # told to the user by awaitTermination and exception

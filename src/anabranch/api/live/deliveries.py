@@ -1,4 +1,4 @@
-"""Waiting until a run has processed all that has arrived, or has delivered all that spilling has postponed."""
+"""Wait until a run has processed all rows that have arrived, or has delivered all results that spilling postponed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAUSE = 0.05  # seconds, in which a batch can begin
 
 
 def process_all_available(run: LiveRun) -> None:
-    """Wait until all rows that have arrived are processed, also by a query of Spark's that was started meanwhile."""
+    """Wait until all rows that have arrived are processed, even if Spark's query is started anew meanwhile."""
     while True:
         waited_for = run.spark_query
         try:
@@ -37,7 +37,7 @@ def clean_up(run: LiveRun) -> None:
 
 
 def _deliver_some(run: LiveRun, spilled_by: int) -> bool:
-    """Deliver results owed by groups that were spilled up to a step; False if none are owed."""
+    """Deliver results owed by groups that were spilled up to a step; whether any are still owed."""
     with run.lock:
         if run.runner.gate.is_mine:
             raise ConfigError("a function that a batch is given to cannot clean up; use another thread")

@@ -1,6 +1,6 @@
-"""The inside of a run: its queries, its checkpoint, and the query of Spark's that brings its batches.
+"""The inside of a run: its queries, its checkpoint, and Spark's streaming query that brings its batches.
 
-`Run` is what a user sees of it, `background` watches over it, and `changes/` changes it while it goes on. Whoever
+`Run` is its face for users, `background` has its threads, and `changes/` changes it while it goes on. A thread that
 changes it holds `lock`.
 """
 
@@ -19,6 +19,7 @@ from anabranch.api.changes.checks import kept_orders, question_of
 from anabranch.api.changes.host import RunHost
 from anabranch.api.changes.migrator import Migrator
 from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.reallocator import Reallocator
 from anabranch.api.record import recording
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
@@ -48,12 +49,12 @@ END_SECONDS = 60.0  # that a stopped run has to come to its end
 class LiveRun:
     """A run that goes on, or that has ended in this program.
 
-    `past` is the progress of Spark's queries before the one that runs now. `ends` says whether the end of Spark's query
-    is the end of the input, so that all that waits is answered then.
+    `past` is the progress of Spark's queries before the present one. `ends` says whether the end of Spark's query is
+    the end of the input, so that all rows that wait are answered then.
     """
 
     def __init__(self, engine: Engine, checkpoint: Checkpoint, trigger: dict[str, Any]) -> None:
-        """Nothing is answered until `launch`."""
+        """Take the parts of a run. It answers nothing until `launch`."""
         self.engine = engine
         self.checkpoint = checkpoint
         self.trigger = trigger
@@ -75,6 +76,7 @@ class LiveRun:
         self.is_changing = False
         self.host = RunHost(self)
         self.migrator = Migrator(self.host)
+        self.reallocator = Reallocator(self.host, self.migrator)
         self.by_policy = PolicyMigrations(self.migrator)
 
     @property
@@ -110,7 +112,7 @@ class LiveRun:
         return no_rows(self.session, self.plan)
 
     def questions(self, writers: dict[str, Writer]) -> dict[str, Question]:
-        """Some queries as a run is opened with them; a sink that is there already stays."""
+        """The questions with which a run is opened for these queries; one that is answered already keeps its sink."""
         return {
             name: question_of(self.engine, self.checkpoint, writer, self.targets.get(name))
             for name, writer in writers.items()
@@ -119,7 +121,7 @@ class LiveRun:
     # Beginning.
 
     def launch(self, writers: dict[str, Writer], removed: Collection[str] = (), resumed: Step | None = None) -> None:
-        """Answer these queries, from the checkpoint's last step on, in a new query of Spark's."""
+        """Answer these queries from the checkpoint's last step on, with a new streaming query of Spark's."""
         engine, checkpoint = self.engine, self.checkpoint
         proposal = propose(checkpoint, self.questions(writers), engine._prepare_again, removed)
         if resumed is not None:
@@ -135,14 +137,14 @@ class LiveRun:
         self.start_spark()
 
     def start_spark(self) -> None:
-        """Let batches come, under the plan that is in force."""
+        """Start Spark's streaming query, under the plan that is in force."""
         self.ends = self.ends_by_itself and self.runner.status.answers_at_the_end
         self.spark_query = start_spark_query(
             self.engine.spark, self.plan, self.runner, self.trigger, self.checkpoint.spark, self.name
         )
 
     def take_over(self, opened: OpenedRun, writers: dict[str, Writer]) -> None:
-        """Go on with the opened run, for these queries."""
+        """Go on with a run that was opened for these queries."""
         named = dict(zip(opened.targets, writers.values(), strict=True))
         self.checkpoint.records.write_run(recording(self.engine, named))
         self.opened, self.writers, self.targets = opened, named, opened.targets
@@ -151,15 +153,15 @@ class LiveRun:
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether the run processes the rows that are there and ends."""
+        """Whether the run processes the available rows and ends (`availableNow`)."""
         return "availableNow" in self.trigger and not self.left_open
 
     def expect_end(self) -> None:
-        """A change may make rows wait: if the run ends by itself, answer them when it does."""
+        """Note that rows may wait after a change: a run that ends by itself answers them at its end."""
         self.ends = self.ends or self.ends_by_itself
 
     def check_may_change(self, what: str, subject: str) -> None:
-        """Refuse a change by the thread of a batch, or after the end."""
+        """Refuse a change by the thread of a batch, or after the end; the error reads "`subject` `what`"."""
         if self.runner.gate.is_mine:
             raise ConfigError(f"{subject} {what} by a function that a batch is given to; use another thread")
         if not self.spark_query.isActive:
@@ -167,7 +169,7 @@ class LiveRun:
 
     @contextmanager
     def between_batches(self, what: str, subject: str) -> Iterator[None]:
-        """Inside, nobody else changes the run, which goes on; an error reads "`subject` `what`"."""
+        """Inside, nothing else changes the run; refused after its end. The error reads "`subject` `what`"."""
         self.check_may_change(what, subject)
         with self.lock:
             self.check_may_change(what, subject)  # it may have ended in the meantime
@@ -175,7 +177,7 @@ class LiveRun:
 
     @contextmanager
     def stopping_on_failure(self) -> Iterator[None]:
-        """What fails between two batches may have reached a sink: under the same id nothing else may follow."""
+        """Stop the run if the block fails: rows may have reached a sink, and no others may follow under their id."""
         try:
             yield
         except BaseException:
@@ -184,7 +186,7 @@ class LiveRun:
             raise
 
     def release_held(self) -> bool:
-        """Answer rows that were held back, unless a batch is coming; whether any are still held back."""
+        """Answer rows that are held back, unless a batch is coming; whether any are still held back."""
         with self.lock:
             if not (self.spark_query.isActive and self.runner.status.holds_back):
                 return False
@@ -194,11 +196,11 @@ class LiveRun:
     # Ending.
 
     def leave_open(self) -> None:
-        """Do not take the input for ended when Spark's query stops, whoever stops it."""
+        """Do not treat the input as ended when Spark's query stops."""
         self.left_open, self.ends = True, False
 
     def stop(self, grace: float) -> None:
-        """Stop, after the batch under way or `grace` seconds; from a function that a batch is given to, soon."""
+        """Stop after the batch under way, or after `grace` seconds. From a `foreachBatch` function, return at once."""
         if self.runner.gate.is_mine:
             self.runner.gate.close(0)
             threading.Thread(target=self.stop, args=(grace,), name="anabranch-stop", daemon=True).start()

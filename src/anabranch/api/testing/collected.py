@@ -1,7 +1,7 @@
-"""What a run has answered so far, collected by query and batch.
+"""The answers of a run so far, collected by query and batch.
 
-A batch that comes again after a crash has the id that it had, and replaces what it gave then: so a test sees what a
-sink has that is exactly-once.
+A batch that comes again after a crash has the same id, and its answers replace those of the first time. So a test sees
+the rows that an exactly-once sink has.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ class Collected:
     """The answers of all queries, and those since the last call of `begin`."""
 
     def __init__(self) -> None:
-        """Nothing is answered yet."""
+        """Begin without answers."""
         self._all: Batches = {}
         self._last: Batches = {}
 
     def begin(self) -> None:
-        """Take what comes from now on for the last answer."""
+        """Begin a new last answer: the answers from now on."""
         self._last = {}
 
     def sink_of(self, name: str) -> Callable[[DataFrame, int], None]:
-        """Collects the answer of a query."""
+        """The function that collects the answers of a query."""
 
         def collect(results: DataFrame, batch_id: int) -> None:
             rows = results.toArrow()
@@ -40,11 +40,11 @@ class Collected:
         return collect
 
     def all(self, name: str, query: Query) -> pa.Table:
-        """All that a query has answered."""
+        """All answers of a query."""
         return _together(self._all.get(name, {}), query)
 
     def last(self, name: str, query: Query) -> pa.Table:
-        """What a query has answered since `begin`."""
+        """The answers of a query since `begin`."""
         return _together(self._last.get(name, {}), query)
 
 

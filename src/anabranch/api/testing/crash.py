@@ -10,13 +10,13 @@ from pathlib import Path
 
 from anabranch.state.failpoints import VARIABLE
 
-# Where a step can crash: around the sink's turn, and around the commit.
+# The places where a step can crash: around the call of the sink, and around the commit.
 PLACES = ("before_sink", "after_sink", "before_commit", "after_commit")
 
 
 @contextmanager
 def crashing(place: str) -> Iterator[None]:
-    """Inside, the first step that comes to the place raises `FailpointError`."""
+    """Inside, the first step that reaches the place raises `FailpointError`."""
     before = os.environ.get(VARIABLE)
     with tempfile.TemporaryDirectory() as folder:
         os.environ[VARIABLE] = f"step.{place}=raise@once:{Path(folder) / 'crashed'}"

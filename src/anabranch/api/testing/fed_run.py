@@ -1,6 +1,7 @@
-"""A run on a checkpoint whose batches are fed by hand: what stands in for Spark's streaming query.
+"""A run on a checkpoint whose batches are fed by hand, in the place of Spark's streaming query.
 
-Spark notes in a log that a batch has begun before it brings it; the engine goes by that after a crash. So does this.
+Spark notes in a log that a batch has begun before it brings it, and the engine reads that log after a crash. This
+module writes the same log.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch
 from anabranch.api.changes.migrator import Migrator
 from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.reallocator import Reallocator
 from anabranch.api.changes.replacement import Plan
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
@@ -29,6 +31,7 @@ from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import CheckpointError, ConfigError, did_you_mean
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.allocation import Allocation
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
@@ -43,14 +46,14 @@ from anabranch.runtime.spark.query_settings import session_like, settings_in_for
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A query that is answered, and where its answer goes."""
+class AnsweredQuery:
+    """A query that is answered, and the target of its answer."""
 
     query: Query
     target: Target
 
     def question(self) -> Question:
-        """As a run is opened with it."""
+        """The question with which a run is opened for the query."""
         return Question(self.query._bound, self.query._described, lambda _: self.target)
 
 
@@ -58,7 +61,8 @@ class FedRun:
     """Opens a run, delivers its batches, and lets it go. Events and results go on when it is opened again."""
 
     def __init__(self, engine: Engine, missing: str, clock: Callable[[], float]) -> None:
-        """Nothing is opened yet; `missing` queries of the checkpoint are refused or removed."""
+        """Take an engine; nothing is opened yet. `missing` says whether to refuse or remove queries of the checkpoint
+        that are not answered."""
         self._engine = engine
         self._missing = missing
         self._clock = clock
@@ -70,13 +74,14 @@ class FedRun:
         self._session: SparkSession
         self._parts: RunParts
         self._opened: OpenedRun | None = None
-        self._asked: Mapping[str, Asked] = {}
+        self._answered: Mapping[str, AnsweredQuery] = {}
         self.migrator = Migrator(self)
+        self.reallocator = Reallocator(self, self.migrator)
         self._by_policy = PolicyMigrations(self.migrator)
 
     @property
     def opened(self) -> OpenedRun:
-        """What makes its steps now."""
+        """The run as it is open now: the runner of its steps, its plan and its targets."""
         return self._now_open
 
     @opened.setter
@@ -85,33 +90,37 @@ class FedRun:
 
     def questions(self) -> dict[str, Question]:
         """The queries that are answered, by name."""
-        return {name: asked.question() for name, asked in self._asked.items()}
+        return {name: answered.question() for name, answered in self._answered.items()}
 
     def prepare(self, running: PreparedPlan | None = None) -> Prepare:
-        """Analyses plans that the same packed rows can serve, if they can."""
+        """A function that analyses plans, and keeps the packed rows for those that they can serve."""
         return partial(self._engine._prepare_again, running=running or self.plan)
 
+    def allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """Compile the rounds of a plan for operators that are elsewhere."""
+        return self._engine._allocate(plan, allocation)
+
     def question_of(self, name: str, query: Query) -> Question:
-        """Another query in the place of one, its answer going where that one's goes."""
-        return Asked(query, self._asked[name].target).question()
+        """The question of a query in the place of another one; its answer goes to that one's target."""
+        return AnsweredQuery(query, self._answered[name].target).question()
 
     def check_sink(self, name: str, query: Query) -> None:
-        """Functions of tests take any answer."""
+        """Accept any query: functions of tests take any answer."""
 
     def take_over(self, name: str, query: Query) -> None:
-        """A query has taken the place of the one of this name."""
-        self._asked = {**self._asked, name: Asked(query, self._asked[name].target)}
+        """Note that a query has taken the place of the one of this name."""
+        self._answered = {**self._answered, name: AnsweredQuery(query, self._answered[name].target)}
 
     @contextmanager
     def reading_anew(self, plan: Plan) -> Iterator[Plan]:
-        """Inside, the rows of a plan are packed that the one before did not read."""
+        """Inside, the plan of a change is in force, and rows are packed as it needs them."""
         migration = plan(self.runner.context)
         deliver_owed(self.opened, migration, self.no_rows())
         self._opened = open_run(self._parts, migration.beside)
         yield lambda _: migration
 
     def changing(self) -> AbstractContextManager[None]:
-        """Nothing happens in the background."""
+        """Inside, nothing else changes the run: there are no other threads."""
         return nullcontext()
 
     @property
@@ -121,7 +130,7 @@ class FedRun:
 
     @property
     def runner(self) -> StepRunner:
-        """What makes the steps."""
+        """The runner of its steps."""
         return self._now_open.runner
 
     @property
@@ -134,8 +143,8 @@ class FedRun:
         assert self._opened is not None, "it has been started"
         return self._opened
 
-    def start(self, queries: Mapping[str, Asked]) -> None:
-        """Take the checkpoint and go on from its last step, unless that is done."""
+    def start(self, queries: Mapping[str, AnsweredQuery]) -> None:
+        """Take the checkpoint and go on from its last step, unless the run is open already."""
         if self._opened is not None:
             return
         engine = self._engine
@@ -153,7 +162,7 @@ class FedRun:
             self.stop()
             raise
 
-    def _resume(self, queries: Mapping[str, Asked]) -> None:
+    def _resume(self, queries: Mapping[str, AnsweredQuery]) -> None:
         last = self.checkpoint.last_step()
         if last is not None:
             self.events.add(EventKind.RESUME, f"continuing after step {last.number}, batch {last.batch_id}")
@@ -162,24 +171,24 @@ class FedRun:
         if self.checkpoint.records.announced(last) is not None:
             self.runner.extra.repeat_announced(self.no_rows())
 
-    def open(self, queries: Mapping[str, Asked], removed: Collection[str]) -> None:
+    def open(self, queries: Mapping[str, AnsweredQuery], removed: Collection[str]) -> None:
         """Answer these queries from now on, without those that are removed."""
-        self._asked = queries
+        self._answered = queries
         proposal = propose(self.checkpoint, self.questions(), self._engine._prepare_again, removed)
         self._opened = open_run(self._parts, proposal)
 
     def stop(self) -> None:
-        """Let the checkpoint go."""
+        """Release the checkpoint."""
         self.migrator.end(None)
         self.checkpoint.release()
         self._opened = None
 
-    def tables(self, given: Mapping[str, Rows]) -> dict[str, pa.Table]:
-        """The rows of a batch as a test gives them, by stream, as Arrow tables."""
-        for name in given:
+    def tables(self, batches: Mapping[str, Rows]) -> dict[str, pa.Table]:
+        """The rows that a test feeds, by stream, as Arrow tables."""
+        for name in batches:
             if name not in self.fed:
                 raise ConfigError(f"there is no stream {name!r} to feed; {did_you_mean(name, list(self.fed))}")
-        return {name: self.fed[name].table(self._session, rows) for name, rows in given.items()}
+        return {name: self.fed[name].table(self._session, rows) for name, rows in batches.items()}
 
     def deliver(self, tables: Mapping[str, pa.Table], number: int | None = None) -> None:
         """Bring a batch, by default the next one; streams that are not named bring nothing."""
@@ -191,6 +200,7 @@ class FedRun:
             self.runner(packed, batch_id)
             self.migrator.advance()
             self._by_policy.go_on()
+            self.reallocator.go_on()
             self._by_policy.measure()
         self.next_batch = batch_id + 1
 
@@ -202,7 +212,7 @@ class FedRun:
         log.write_text("\n".join(["v1", "{}", *["-"] * sources]))
 
     def no_rows(self) -> DataFrame:
-        """What a step without a batch is given."""
+        """An empty batch, for a step without a batch."""
         return empty_frame(session_like(self._session), self.plan.packed.schema)
 
     def check_nothing_under_way(self) -> None:

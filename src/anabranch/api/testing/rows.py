@@ -1,8 +1,8 @@
 """Rows as a test writes them, checked and brought to the types of their stream: tuples, dicts or Arrow.
 
 Times, dates and decimal numbers may be texts, as in "2026-01-01 00:00:00". A time without a zone is in the time zone of
-the session, as everywhere in Spark. What does not fit is refused here, with stream, row and column: Spark would say it
-later, and in more words.
+the session, as everywhere in Spark. A value that does not fit is refused here, with stream, row and column; Spark would
+refuse it later, and in more words.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _array(stream: str, field: pa.Field, values: Sequence[Any], zone: tzinfo) ->
 
 
 def _reader(kind: pa.DataType, zone: tzinfo) -> Callable[[Any], Any]:
-    """What makes a value of a column's type of what a test has written."""
+    """A function that turns a value as a test writes it into one of a column's type."""
     if pa.types.is_timestamp(kind):
         return partial(_moment, zone=zone if kind.tz is not None else None)
     if pa.types.is_date(kind):

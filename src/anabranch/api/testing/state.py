@@ -1,4 +1,4 @@
-"""The state of a run as it is now, group by group."""
+"""The present state of a run, group by group."""
 
 from __future__ import annotations
 

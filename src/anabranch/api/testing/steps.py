@@ -1,7 +1,7 @@
-"""The engine without Structured Streaming around it: a test says what is in a batch, and sees what a step makes of it.
+"""The engine without Structured Streaming around it: a test feeds a batch, and sees the results of its step.
 
-All else is that of a run: what `open_run` puts together makes the steps, on a real checkpoint. Nothing happens in the
-background: rows that were held back go on when a test lets them, what is owed is delivered when a test cleans up.
+Everything else is as in a run: `open_run` puts the steps together, on a real checkpoint. Nothing happens in the
+background: rows that are held back go on when a test lets them, owed results are delivered when a test cleans up.
 
 Limit: a checkpoint that was made here has no log of Spark's, so no run of `Engine.start` can go on from it.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -27,7 +27,7 @@ from anabranch.api.query import Query
 from anabranch.api.targets import UNNAMED
 from anabranch.api.testing.collected import Collected
 from anabranch.api.testing.crash import PLACES, crashing
-from anabranch.api.testing.fed_run import Asked, FedRun
+from anabranch.api.testing.fed_run import AnsweredQuery, FedRun
 from anabranch.api.testing.rows import Rows
 from anabranch.api.testing.state import state_by_group
 from anabranch.api.testing.streams import Schema, fed_stream
@@ -55,10 +55,10 @@ class Steps:
         checkpoint: a directory for the state; a test's own.
         processors: how many query processors share the state.
         clock: the time that policies and events go by; by default the machine's.
-        missing: what becomes of queries that the checkpoint answers and that are not asked again: as of `Engine.start`.
+        missing: what happens if the checkpoint answers a query that is not asked again, as for `Engine.start`.
         settings: the other arguments of `Engine`, such as memory, groups and policies.
 
-    `engine` is the engine that it works with: operators of your own are registered there.
+    `engine` is the engine of the run: operators of your own are registered there.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class Steps:
         missing: str = REFUSE,
         **settings: Any,
     ) -> None:
-        """Nothing is written before the first step."""
+        """Make an engine. Nothing is written before the first step."""
         check_missing(missing)
         self.engine = Engine(spark, checkpoint, processors, **settings)
-        self._queries: dict[str, Asked] = {}
+        self._queries: dict[str, AnsweredQuery] = {}
         self._collected = Collected()
         self._run = FedRun(self.engine, missing, time.time if clock is None else clock.now)
 
@@ -86,7 +86,7 @@ class Steps:
     ) -> None:
         self.stop()
 
-    # What is asked.
+    # Streams and queries.
 
     def stream(
         self,
@@ -97,15 +97,15 @@ class Steps:
         lateness: str | timedelta | None = None,
         through: Callable[[DataFrame], DataFrame] | None = None,
     ) -> None:
-        """A stream that the test feeds.
+        """Register a stream that the test feeds.
 
         Args:
-            name: how queries refer to it.
+            name: the name that queries use for it.
             schema: of the rows that are fed, such as "k BIGINT, ts TIMESTAMP, v DOUBLE", Spark's or Arrow's.
             time: as for `Engine.register`.
             lateness: as for `Engine.register`.
-            through: what your program does with the rows before it registers them: a function from DataFrame to
-                DataFrame, without state.
+            through: a function from DataFrame to DataFrame, without state, that rows go through before queries see
+                them, as in your program.
         """
         stream = fed_stream(self.engine.spark, name, schema, through)
         self.engine._register(name, stream.frame(self.engine.spark), time, lateness)
@@ -123,26 +123,26 @@ class Steps:
         """Answer a query from the next step on.
 
         Args:
-            query: its text, or what your program has made of `steps.engine` with `sql`.
-            name: what it is called among several.
+            query: its text, or a query that your program has made with `steps.engine.sql`.
+            name: its name among several.
             joins: as for `Engine.sql`.
             emit: as for `Engine.sql`.
             sink: a function as for `foreachBatch`, instead of `answer`, which collects the results.
         """
         if name in self._queries:
             raise ConfigError(f"there is a query {name!r} already; give each a name of its own with name=...")
-        asked = self._asked_as(query, joins, emit)
+        answered = self._made(query, joins, emit)
         target = Target(self._collected.sink_of(name), reads_all=True) if sink is None else Target(sink)
-        self._change({**self._queries, name: Asked(asked, target)})
-        return asked
+        self._change({**self._queries, name: AnsweredQuery(answered, target)})
+        return answered
 
     def remove(self, name: str) -> None:
-        """Answer a query no longer; what it has answered stays."""
+        """Stop answering a query; its answers so far stay."""
         if name not in self._queries:
             raise ConfigError(f"there is no query {name!r}; {did_you_mean(name, list(self._queries))}")
         if len(self._queries) == 1:
             raise ConfigError(f"{name!r} is the only query")
-        self._change({other: asked for other, asked in self._queries.items() if other != name}, [name])
+        self._change({other: answered for other, answered in self._queries.items() if other != name}, [name])
 
     # Steps.
 
@@ -155,7 +155,7 @@ class Steps:
         self._run.deliver(self._run.tables({**(batches or {}), **streams}))
 
     def end(self) -> None:
-        """Take the input for ended, as a run that processes what is there: all that is owed or waits is answered."""
+        """End the input, as a run with `availableNow` does: deliver all owed results, and answer all rows that wait."""
         self._begin()
         self._run.check_nothing_under_way()
         self._run.runner.extra.end(self._run.no_rows())
@@ -169,7 +169,7 @@ class Steps:
             pass
 
     def let_go_on(self) -> bool:
-        """Let rows go on that were held back, as a run does after a second without a batch; whether any still wait."""
+        """Let rows go on that are held back, as a run does after a second without a batch; whether any still wait."""
         self._begin()
         self._run.check_nothing_under_way()
         return self._run.runner.extra.release_held(self._run.no_rows())
@@ -177,7 +177,7 @@ class Steps:
     # Adaptations, between two steps.
 
     def spill(self, groups: int | Iterable[int] | None = None, *, operator: str | None = None) -> None:
-        """Push partition groups to disk, by default all: what they owe from then on comes when it is cleaned up."""
+        """Push partition groups to disk, by default all. The results that they owe then are delivered by clean-up."""
         self._manual().spill(None if groups is None else listed(groups), operator)
 
     def relocate(
@@ -197,13 +197,20 @@ class Steps:
         self._manual().undiffuse(listed(groups), to, operator)
 
     def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
-        """The partition groups of rows with a key, as `Run.groups_of` says them."""
+        """The partition groups of the rows with a key, as `Run.groups_of` returns them."""
         self.start()
         return groups_of_keys(self._run.runner.context, operator, key)
 
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors, as `Run.rescale` does."""
         self._manual().rescale(processors)
+
+    def reallocate(
+        self, operators: str | Sequence[str], *, to: int | str | None, subplan: bool = False, apart: bool = False
+    ) -> None:
+        """Let operators go on at another processor, as `Run.reallocate` does."""
+        self._begin()
+        self._run.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
     def migrate(
         self,
@@ -214,51 +221,51 @@ class Steps:
         pace: int | None = None,
         meanwhile: str = REFUSE,
     ) -> Migration:
-        """Go on with a query's joins in another order, as `Run.migrate` does; what takes several steps goes on with
-        each that is fed."""
+        """Go on with a query's joins in another order, as `Run.migrate` does. A migration that takes several steps goes
+        on with each that is fed."""
         self._begin()
         self._run.check_nothing_under_way()
         return self._run.migrator.begin(joins, strategy, query, pace=pace, meanwhile=meanwhile)
 
     def plans(self, query: str | None = None) -> list[PlanCost]:
-        """The orders in which a query's joins could run, with what they cost, as `Run.plans` lists them."""
+        """The orders in which a query's joins could run, with their costs, as `Run.plans` lists them."""
         self._begin()
         self._run.check_nothing_under_way()
         return plans_of(self._run.migrator, query)
 
     def preview(self, name: str, query: str | Query) -> ChangePreview:
-        """What `change` would do, as `Run.preview`."""
+        """Preview `change`, as `Run.preview` does."""
         self._begin()
         self._run.check_nothing_under_way()
-        return Changer(self._run).preview(name, self._asked_as(query))
+        return Changer(self._run).preview(name, self._made(query))
 
     def change(self, name: str, query: str | Query, *, missing: str = REFUSE) -> ChangePreview:
         """Replace a query by another one that goes on with its state, as `Run.change` does."""
         self._begin()
         self._run.check_nothing_under_way()
         self._run.migrator.check_idle("no query can be changed")
-        asked = self._asked_as(query)
-        preview = Changer(self._run).change(name, asked, missing)
-        self._queries = {**self._queries, name: Asked(asked, self._queries[name].target)}
+        answered = self._made(query)
+        preview = Changer(self._run).change(name, answered, missing)
+        self._queries = {**self._queries, name: AnsweredQuery(answered, self._queries[name].target)}
         return preview
 
     def set_memory(self, memory: int | str | None, *, processor: int | None = None) -> None:
-        """Change how much active state a processor may have, or all of them, as `Run.set_memory` does."""
+        """Change the budget for active state of a processor, or of all, as `Run.set_memory` does."""
         self._manual().give_memory(None if memory is None else parse_bytes(memory), processor)
 
     # Life and death.
 
     def start(self) -> None:
-        """Take the checkpoint and put the queries together. The first step does it, if nobody has before."""
+        """Take the checkpoint and put the queries together. The first step does it if the test has not."""
         self._check_has_query()
         self._run.start(self._queries)
 
     def stop(self) -> None:
-        """Let the checkpoint go. `start`, or the next step, goes on from it."""
+        """Release the checkpoint. `start`, or the next step, goes on from it."""
         self._run.stop()
 
     def resume(self) -> None:
-        """Stop, and go on from the checkpoint as a new run does: with the policies and budgets of the beginning."""
+        """Stop, and go on from the checkpoint as a new run does: with fresh policies and the budgets of the start."""
         self.stop()
         self.start()
 
@@ -267,7 +274,7 @@ class Steps:
     ) -> None:
         """Deliver a batch, crash in its step, go on from the checkpoint, and deliver it again, as Spark does.
 
-        `at` is where: "before_sink", "after_sink", "before_commit" or "after_commit".
+        `at` is the place of the crash: "before_sink", "after_sink", "before_commit" or "after_commit".
         """
         if at not in PLACES:
             raise ConfigError(f"a step cannot crash at {at!r}; {did_you_mean(at, PLACES)}")
@@ -280,32 +287,32 @@ class Steps:
             self.resume()
         self._run.deliver(tables, number)
 
-    # What is to be seen.
+    # Answers, state and progress.
 
     def answer(self, name: str | None = None) -> pa.Table:
         """The results of a query so far; the name may be left out if there is only one."""
-        return self._collected.all(*self._asked(name))
+        return self._collected.all(*self._named(name))
 
     def last_answer(self, name: str | None = None) -> pa.Table:
         """The results of a query in the last step that was taken, or in all steps that `clean_up` or `end` took."""
-        return self._collected.last(*self._asked(name))
+        return self._collected.last(*self._named(name))
 
     def state(self) -> list[dict[str, Any]]:
         """The partition groups that have state now: a dict for each processor, operator and group.
 
-        It has the numbers of `Run.groups`, and the rows that are active, spilled and held back.
+        A dict has the numbers of `Run.groups`, and the rows that are active, spilled and held back.
         """
         return state_by_group(self._run.runner.context) if self._run.is_open else []
 
     @property
     def progress(self) -> dict[str, Any] | None:
-        """What was counted in the last step, as in a run's `lastProgress["anabranch"]`; None before the first."""
+        """The progress of the last step, as in a run's `lastProgress["anabranch"]`; None before the first."""
         if not (self._run.is_open and self._run.results):
             return None
         return as_dict(progress_of(self._run.results[-1], lateness_of(self._run.plan.layout)))
 
     def progress_since(self, step: int = 0) -> list[dict[str, Any]]:
-        """What was counted in each step after this one, oldest first: those of batches, and those without one."""
+        """The progress of each step after step number `step`, oldest first; steps without a batch are among them."""
         if not self._run.is_open:
             return []
         lateness = lateness_of(self._run.plan.layout)
@@ -313,7 +320,7 @@ class Steps:
 
     @property
     def events(self) -> list[Event]:
-        """What happened so far that is worth telling, oldest first."""
+        """The events so far, oldest first: adaptations, changes, warnings."""
         return self._run.events.all()
 
     def _begin(self) -> None:
@@ -324,8 +331,8 @@ class Steps:
         self._begin()
         return self._run.runner.manual
 
-    def _change(self, queries: dict[str, Asked], removed: Collection[str] = ()) -> None:
-        """Answer these queries from now on; still those before, if these are refused."""
+    def _change(self, queries: dict[str, AnsweredQuery], removed: Collection[str] = ()) -> None:
+        """Answer these queries from now on. If they are refused, those before are still answered."""
         if self._run.is_open:
             self._run.open(queries, removed)
         self._queries = queries
@@ -334,13 +341,13 @@ class Steps:
         if not self._queries:
             raise ConfigError("there is no query to answer yet; ask one with query(...) before the first step")
 
-    def _asked_as(self, query: str | Query, joins: str = "auto", emit: str = "tuple") -> Query:
-        asked = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
-        if asked._engine is not self.engine:
+    def _made(self, query: str | Query, joins: str = "auto", emit: str = "tuple") -> Query:
+        made = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
+        if made._engine is not self.engine:
             raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
-        return asked
+        return made
 
-    def _asked(self, name: str | None) -> tuple[str, Query]:
+    def _named(self, name: str | None) -> tuple[str, Query]:
         self._check_has_query()
         if name is None and len(self._queries) > 1:
             raise ConfigError(f"there are several queries; name one of {', '.join(self._queries)}")

@@ -1,4 +1,4 @@
-"""A stream whose batches a test writes: its schema, and what the program does with it before queries see it."""
+"""Streams whose batches a test writes: a schema, and the function that rows go through before queries see them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from anabranch.api.testing.rows import Rows, table_of
 from anabranch.errors import ConfigError
 from anabranch.runtime.spark.internals import empty_frame
 
-# A schema as Spark writes it ("k BIGINT, v STRING"), as Spark has it, or as Arrow has it.
+# A schema as text ("k BIGINT, v STRING"), as a type of Spark's, or as one of Arrow's.
 Schema: TypeAlias = str | T.StructType | pa.Schema
 
-# Arrow tables of at most so many bytes become local relations.
+# Spark's setting: Arrow tables of at most this many bytes become local relations.
 _LOCAL_RELATIONS = "spark.sql.execution.arrow.localRelationThreshold"
 
 
@@ -37,7 +37,7 @@ class FedStream:
         return table_of(self.name, rows, self.arrow, session.conf.get("spark.sql.session.timeZone") or "UTC")
 
     def frame(self, session: SparkSession, rows: pa.Table | None = None) -> DataFrame:
-        """A batch of the stream, in a session that `prepare` has seen."""
+        """A batch of the stream, in a session that was prepared (`prepare`)."""
         made = session.createDataFrame(rows, self.types) if rows else empty_frame(session, self.types)
         return made if self.through is None else self.through(made)
 
@@ -45,7 +45,7 @@ class FedStream:
 def fed_stream(
     spark: SparkSession, name: str, schema: Schema, through: Callable[[DataFrame], DataFrame] | None
 ) -> FedStream:
-    """A stream of this schema; refused if it is none."""
+    """A stream of this schema; refused if the schema is not usable."""
     if isinstance(schema, pa.Schema):
         return FedStream(name, from_arrow_schema(schema, prefer_timestamp_ntz=True), schema, through)
     if isinstance(schema, str):

@@ -1,12 +1,12 @@
-"""The folder that a checkpoint is, and the files in it.
+"""The folder of a checkpoint, and the files in it.
 
-directory  the checkpoint directory: taking it, its steps, and what it is made of
+directory  the checkpoint itself: taking it, its identity, its plans and steps
 identity   which folder counts as a checkpoint, and which engine may resume it
 lock       one driver at a time
 epochs     only the newest run may commit
 numbered   documents that are named by numbers
 plans      the plans of a checkpoint, and Spark's logs under each
 offsets    Spark's offset logs under a new plan
-records    documents beside the steps: an announced step, what the run is made of, costs of join orders
-retention  removing what no retained step refers to
+records    documents beside the steps: an announced step, the record of the run, costs of join orders
+retention  removes the files that no retained step refers to
 """

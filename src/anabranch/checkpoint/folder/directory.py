@@ -1,24 +1,24 @@
-"""The checkpoint: who may write it, what it belongs to, and the last step that counts.
+"""The checkpoint: its one writer, its identity, its plans, and the last step that counts.
 
-    anabranch.json      identity: what groups, settings of the session and engine version it belongs to (`identity`)
+    anabranch.json      identity: the engine's version, partition groups and settings of the session (`identity`)
     id.json             a name for this checkpoint, part of the names of files it writes elsewhere
     lock                held by the running driver (`lock`)
     epochs/N.json       one per run; a driver whose epoch is no longer the newest may not commit (`epochs`)
-    plans/N.json        what is answered: queries, and what manifests and steps list in which order (`plans`)
+    plans/N.json        a plan: its queries, and the order of ports and operators in manifests and steps (`plans`)
     steps/N.json        a committed step: created once, atomically, naming its plan and the reports it consists of
-    reports/N/*.json    what processors reported in step N: manifest and counts
+    reports/N/*.json    the reports of the processors in step N: manifest and counts
     state/*.arrow       run files
-    run.json            what the last run was made of: settings, streams, queries, sinks (`records`)
-    orders.json         what the orders of joins cost when that was measured last, for people (`records`)
-    events/*.jsonl      what happened, for people (`journal`)
+    run.json            the record of the last run: settings, streams, queries, sinks (`records`)
+    orders.json         the costs of orders of joins when they were measured last, for people (`records`)
+    events/*.jsonl      events, for people (`journal`)
     staging/            files that Spark writes for file sinks, until they are published
     extra.json          the last step without a batch that was announced (`records`)
     spark/N/            Spark's own offsets and commits, under plan N (`plans`)
 
 A step is committed by creating its file, nothing else. A run that takes the checkpoint over first creates the next
-step's file itself, as a claim that holds no step (`CLAIM`). If an older driver comes back, either its step is there
+step's file itself, as a claim that holds no step (`CLAIM`). If an older driver comes back, either its step exists
 already, and the new run goes on from it, or that step can no longer be created. Only then the new run removes anything.
-The last two steps are retained, and after a commit everything that neither of them refers to is removed (`retention`).
+The last two steps are retained; after a commit every file that neither of them refers to is removed (`retention`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Checkpoint:
     """A checkpoint directory, open for reading; `take` makes it writable by this driver alone."""
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
-        """Name a checkpoint; nothing is created yet."""
+        """Open a checkpoint for reading; nothing is created yet."""
         self.path = local_path(location)
         self.state = self.path / "state"
         self.records = Records(self.path)
@@ -78,12 +78,12 @@ class Checkpoint:
         return (self.path / IDENTITY).exists()
 
     def take(self, identity: Json) -> None:
-        """Become the one writer, after checking that the checkpoint belongs to such an engine."""
+        """Become the one writer. Refused if the checkpoint has another identity, or another run uses it."""
         check_ours(self.path)
         make_folder(self.path)
         try:
             self._lock.acquire()
-            # First of all, so that a crash leaves nothing behind that could be taken for somebody else's folder.
+            # First of all, so that a crash leaves nothing behind that looks like the folder of another program.
             create_file(self.path / ID, encode_document({"id": uuid.uuid4().hex}))
             for folder in FOLDERS:
                 (self.path / folder).mkdir(exist_ok=True)
@@ -101,12 +101,12 @@ class Checkpoint:
             raise
 
     def release(self) -> None:
-        """Let another run have the checkpoint."""
+        """Let other runs take the checkpoint."""
         self._lock.release()
 
     def claim(self) -> None:
-        """Take the number of the next step, so that no older driver can commit one any more; once, before anything is
-        removed. Refused if one has committed a step since the checkpoint was taken."""
+        """Take the number of the next step, so that no older driver can commit one any more. Done once, before anything
+        is removed; refused if an older driver has committed a step since the checkpoint was taken."""
         if self._is_claimed:
             return
         path = self._step_path(self.next_number)
@@ -121,17 +121,17 @@ class Checkpoint:
         check_newest(self.path, self.epoch)
 
     def identity(self) -> Json:
-        """What the checkpoint says it belongs to."""
+        """The identity of the checkpoint: the engine that may resume it."""
         return read_document(self.path / IDENTITY)
 
     @property
     def tag(self) -> str:
-        """A short name of this very checkpoint, for files that it writes elsewhere."""
+        """A short name of this checkpoint, for the names of files that it writes elsewhere."""
         return tag_of(self.path)
 
     @property
     def scratch(self) -> Path:
-        """Where files may lie for the time of a step."""
+        """The folder for files that exist during a step only."""
         return self.path / "staging"
 
     @property
@@ -140,7 +140,7 @@ class Checkpoint:
         return self._plans.in_force
 
     def plans(self) -> list[int]:
-        """The numbers of the plans that are there, ascending."""
+        """The numbers of its plans, ascending."""
         return self._plans.numbers()
 
     def plan(self, number: int) -> Json:
@@ -155,8 +155,8 @@ class Checkpoint:
     def adopt(self, document: Json, *, same_logs: bool = False) -> int:
         """Put a plan in force, unless it is already, and return its number.
 
-        Spark goes on where it was: at the same offsets of every stream that it has read before. With the `same_logs` it
-        does so in the same query.
+        Spark goes on at the same offsets of every stream that it has read before; with `same_logs`, in the same
+        streaming query.
         """
         self.claim()
         if self._plans.is_in_force(document):
@@ -172,12 +172,12 @@ class Checkpoint:
         return self.plan_number
 
     def retreat(self, number: int) -> None:
-        """Put a former plan in force again; no batch has begun under those that were adopted since."""
+        """Put a former plan in force again. No batch may have begun under those that were adopted since."""
         self._plans.retreat(number)
 
     @property
     def spark(self) -> Path:
-        """Where Spark keeps its logs under the plan that is in force."""
+        """The folder of Spark's logs under the plan in force."""
         return self._plans.spark(self.plan_number)
 
     def has_planned(self, batch_id: int) -> bool:
@@ -185,7 +185,7 @@ class Checkpoint:
         return (self.spark / "offsets" / str(batch_id + 1)).exists()
 
     def is_behind_spark(self, last: Step | None) -> bool:
-        """Whether Spark takes a batch for done that no step is of: part of the checkpoint was removed."""
+        """Whether Spark has committed a batch that no step is of: then part of the checkpoint was removed."""
         done = (int(path.name) for path in (self.spark / "commits").glob("*") if path.name.isdecimal())
         return max(done, default=-1) > (last.batch_id if last is not None else -1)
 
@@ -208,25 +208,25 @@ class Checkpoint:
         return self._number + 1
 
     def next_step(self, last: Step | None, **changes: Any) -> Step:
-        """A step that follows `last`, under this run's epoch: what is not changed stays."""
+        """The step that follows `last`, under this run's epoch; fields that are not among `changes` stay."""
         number = self.next_number
         if last is None:
             return Step(number=number, epoch=self.epoch, **changes)
         return replace(last, number=number, epoch=self.epoch, **changes)
 
     def reports(self, number: int) -> Path:
-        """Where the processors of a step put their reports."""
+        """The folder for the reports of a step."""
         return self.path / "reports" / f"{number:010d}"
 
     def prepare_step(self, number: int) -> Path:
-        """An empty place for the reports of a step, free of what a crashed attempt may have left."""
+        """Make an empty folder for the reports of a step, without leftovers of a crashed attempt."""
         directory = self.reports(number)
         shutil.rmtree(directory, ignore_errors=True)
         make_folder(directory)
         return directory
 
     def reports_of(self, step: Step) -> list[tuple[Report, Manifest]]:
-        """What the processors reported in a committed step, by processor."""
+        """The reports and manifests of a committed step, by processor."""
         return combine(parse_report(read_document(self.reports(step.number) / name)) for name in step.reports)
 
     def commit(self, step: Step) -> None:
@@ -239,12 +239,12 @@ class Checkpoint:
         self._number = step.number
 
     def remove_unreferenced(self, manifests: Mapping[int, Sequence[Manifest]]) -> None:
-        """Delete what no retained step refers to; `manifests` are those of the retained steps, by number."""
+        """Delete all files that no retained step refers to; `manifests` are those of the retained steps, by number."""
         retained = retention.remove_unreferenced(self.path, self.epoch, manifests)
         self._forget_plans_before_steps(retained)
 
     def _forget_plans_before_steps(self, steps: Sequence[int]) -> None:
-        """Remove the plans from before that of the first of these steps."""
+        """Remove the plans that are older than that of the first of these steps."""
         if len(self.plans()) > 1:
             self._plans.forget_before(min([self.read_step(n).plan for n in steps], default=self.plan_number))
 
@@ -258,14 +258,15 @@ class Checkpoint:
             return False  # whoever reads the step reports the damage
 
     def _write_identity(self) -> None:
-        """Write down what the checkpoint belongs to. If it was something else nothing of that has counted."""
+        """Write the identity. If there was another one, no step was committed under it."""
         path = self.path / IDENTITY
         if not path.exists() or self.identity() != self._identity:
             self._plans.forget_all()
             write_file(path, encode_document(self._identity))
 
     def _check_spark_log(self) -> None:
-        """Without its log Spark would count batches from 0 again, and 0 may be the one that is done."""
+        """Refuse a checkpoint with steps and without Spark's log: Spark would count batches from 0 again, and take
+        batch 0 for one that is committed."""
         last = self.last_step()
         if last is not None and not (self.spark / "offsets" / str(last.batch_id)).exists():
             raise CorruptStateError(

@@ -17,7 +17,7 @@ from anabranch.state.store import create_file, encode_document
 
 
 def open_epoch(checkpoint: Path) -> int:
-    """Take the next epoch and return its number; those before are forgotten."""
+    """Take the next epoch and return its number; the files of earlier ones are removed."""
     folder = checkpoint / "epochs"
     taken = numbers(folder)
     epoch = max(taken, default=0) + 1
@@ -40,6 +40,6 @@ def check_newest(checkpoint: Path, epoch: int) -> None:
 
 
 def epoch_of(name: str) -> int:
-    """The epoch of the run that wrote a run file, complete or not; 0 if the file is none of ours."""
+    """The epoch of the run that wrote a run file, complete or not; 0 if it is not a file of ours."""
     first = name.removeprefix(".").partition("-")[0]
     return int(first) if first.isdecimal() else 0

@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to: which folder counts as one of ours, and which engine may resume it."""
+"""The identity of a checkpoint: which folder counts as one of ours, and which engine may resume it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ID = "id.json"
 
 
 def tag_of(path: Path) -> str:
-    """A short name of this very checkpoint, for files that it writes elsewhere."""
+    """A short name of the checkpoint in a folder, for the names of files that it writes elsewhere."""
     return str(read_document(path / ID)["id"])[:8]
 
 
@@ -54,7 +54,7 @@ def check_same(path: Path, recorded: Json, identity: Json) -> None:
 
 
 def differences(before: Any, now: Any, where: str = "") -> list[tuple[str, Any, Any]]:
-    """Where two documents differ: the place, and what stands there in each."""
+    """The differences of two documents: the place of each, and both values."""
     if isinstance(before, dict) and isinstance(now, dict):
         return [
             difference

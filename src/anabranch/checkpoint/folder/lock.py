@@ -1,7 +1,7 @@
 """The lock of a checkpoint: held by the driver that runs, so that a second run is refused at once.
 
-The operating system lets go of it when the process dies, however that happens. Its content names the process, for the
-message that the second run gets.
+The operating system releases it when the process dies, however that happens. Its content names the process, for the
+error that the second run gets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Lock:
     """The lock of one checkpoint folder, not held at first."""
 
     def __init__(self, folder: Path) -> None:
-        """Of a checkpoint in this folder."""
+        """The lock of the checkpoint in this folder."""
         self._folder = folder
         self._descriptor: int | None = None
 
@@ -42,7 +42,7 @@ class Lock:
         os.pwrite(descriptor, HOLDER + f"{os.getpid()} on {socket.gethostname()}".encode(), 0)
 
     def release(self) -> None:
-        """Let go of the lock, if it is held."""
+        """Release the lock, if it is held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

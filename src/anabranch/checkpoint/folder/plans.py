@@ -1,9 +1,9 @@
 """The plans of a checkpoint, and Spark's logs under each.
 
-    plans/N.json   what is answered: queries, and what manifests and steps list in which order
+    plans/N.json   a plan: its queries, and the order in which manifests and steps list ports and operators
     spark/N/       Spark's own offsets and commits, under plan N
 
-A plan is in force from when Spark's folder for it is there; the next step is made under it. A plan that needs no new
+A plan is in force as soon as Spark's folder for it exists; the next step is made under it. A plan that needs no new
 start of Spark's query shares the folder of the plan before it, and names that plan (`LOGS`).
 """
 
@@ -25,7 +25,7 @@ class Plans:
     """The plans of one checkpoint, by number. `in_force` is the number of the one in force, 0 without one."""
 
     def __init__(self, checkpoint: Path) -> None:
-        """Of a checkpoint in this folder; which one is in force is known after `resume`."""
+        """The plans of the checkpoint in this folder; `in_force` is set by `resume`."""
         self._documents = checkpoint / "plans"
         self._spark = checkpoint / "spark"
         self.in_force = 0
@@ -35,7 +35,7 @@ class Plans:
         self.in_force = max((number for number in self.numbers() if self.spark(number).exists()), default=0)
 
     def numbers(self) -> list[int]:
-        """The numbers of the plans that are there, ascending."""
+        """The numbers of all plans, ascending."""
         return numbers(self._documents)
 
     @property
@@ -48,7 +48,7 @@ class Plans:
         return read_document(self._path(number))
 
     def spark(self, number: int) -> Path:
-        """Where Spark keeps its logs under a plan."""
+        """The folder of Spark's logs under a plan."""
         return self._logs(self._logs_of(number))
 
     def is_in_force(self, document: Json) -> bool:
@@ -57,7 +57,7 @@ class Plans:
         return bool(self.in_force) and _without_logs(self.document(self.in_force)) == _without_logs(now)
 
     def adopt(self, document: Json) -> None:
-        """Put a new plan in force. Spark's query will be started anew, at the offsets that every stream has now."""
+        """Put a new plan in force. Spark's query will be started anew, at the present offsets of every stream."""
         before, number = self.in_force, self.next_number
         write_file(self._path(number), encode_document(_without_logs(document)))
         failpoint("plan.described")
@@ -77,7 +77,7 @@ class Plans:
         self.in_force = number
 
     def retreat(self, number: int) -> None:
-        """Put a former plan in force again; no batch has begun under those that were adopted since."""
+        """Put a former plan in force again. No batch may have begun under those that were adopted since."""
         for later in (n for n in self.numbers() if n > number):
             if self._logs_of(later) > number:
                 shutil.rmtree(self.spark(later), ignore_errors=True)
@@ -108,7 +108,7 @@ class Plans:
         return self._spark / f"{number:06d}"
 
     def _logs_of(self, number: int) -> int:
-        """The plan under which Spark's query was started that goes on under this one."""
+        """The number of the plan that Spark's query was started under, if it goes on under this plan."""
         named: int = self.document(number).get(LOGS, number) if number in self.numbers() else number
         return named
 

@@ -1,8 +1,8 @@
 """Documents beside the steps of a checkpoint: each is written as a whole, and the last one counts.
 
-extra.json    the last step without a batch that was announced: what it does, and its number among these
-run.json      what the last run was made of: settings, streams, queries, sinks
-orders.json   what the orders of joins cost when that was measured last; for people
+extra.json    the last step without a batch that was announced: its kind, its clean-up, its number among these
+run.json      the record of the last run: settings, streams, queries, sinks
+orders.json   the costs of orders of joins when they were measured last; for people
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Records:
     """The documents of one checkpoint folder."""
 
     def __init__(self, folder: Path) -> None:
-        """Of a checkpoint in this folder."""
+        """The records of the checkpoint in this folder."""
         self._folder = folder
 
     def announce(self, step: Announced, epoch: int) -> None:
-        """Announce a step without a batch, before anything is done about it."""
+        """Announce a step without a batch, before it is begun."""
         body = {
             "number": step.number,
             "ending": isinstance(step, End),
@@ -44,28 +44,28 @@ class Records:
         body = read_document(path)
         kind = End if body["ending"] else Delivery
         step = kind(body["number"], clean_up_from_json(body["clean_up"]), body["plan"])
-        # If a newer driver made the last step, what an older one announced after it must not be done.
+        # If a newer driver made the last step, a step that an older one announced after it must not be made.
         return step if last.extra < step.number and last.epoch <= body["epoch"] else None
 
     def write_run(self, body: Json) -> None:
-        """Record what the run is made of."""
+        """Write the record of the run."""
         write_file(self._folder / RUN, encode_document(body))
 
     def has_run(self) -> bool:
-        """Whether a run has recorded what it is made of."""
+        """Whether there is a record of a run."""
         return (self._folder / RUN).exists()
 
     def run(self) -> Json:
-        """What the last run was made of."""
+        """The record of the last run."""
         if not self.has_run():
             raise CheckpointError(f"{self._folder} has no record of what its run was made of; start its program again")
         return read_document(self._folder / RUN)
 
     def write_orders(self, body: Json) -> None:
-        """Record what the orders of joins cost now."""
+        """Write the costs of orders of joins."""
         write_file(self._folder / ORDERS, encode_document(body))
 
     def orders(self) -> Json | None:
-        """What the orders of joins cost when that was measured last; None if it never was."""
+        """The costs of orders of joins when they were measured last; None if they never were."""
         path = self._folder / ORDERS
         return read_document(path) if path.exists() else None

@@ -1,4 +1,4 @@
-"""What a checkpoint keeps: the last two steps, and the files that they name.
+"""Retention: a checkpoint keeps the last two steps, and the files that they name.
 
 Files of a newer epoch than the run's own stay: an older driver never removes what a newer one has written. The names
 of run files begin with the epoch of their writer.
@@ -19,7 +19,7 @@ RETAINED_STEPS = 2
 
 
 def remove_unreferenced(checkpoint: Path, epoch: int, manifests: Mapping[int, Sequence[Manifest]]) -> list[int]:
-    """Delete what no retained step refers to, and return the numbers of the retained steps.
+    """Delete all files that no retained step refers to, and return the numbers of the retained steps.
 
     `manifests` are those of the last steps, by number.
     """

@@ -1,9 +1,9 @@
-"""A query in a file: what `anabranch run` reads, TOML or YAML, checked before Spark is started.
+"""Run files: a query in a TOML or YAML file for `anabranch run`, checked before Spark is started.
 
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
     processors = 2                   # optional, as are: groups, memory, quarantine, late_rows,
-                                     # joins, emit, initial_placement
+                                     # joins, emit, placement, initial_placement
 
     [streams.orders]                 # one table per stream
     format = "parquet"               # any format that Spark can stream from, or "anabranch-synthetic"
@@ -23,7 +23,8 @@
     available_now = true             # the default: process what is there and end
     # processing_time = "5 seconds"  # instead: go on until stopped
 
-    [policies.lazy-disk]             # a table per policy, with its arguments; by default spill, if memory is set
+    [policies.lazy-disk]             # a table per policy, with its arguments; by default spill, if memory is set;
+                                     # instead of tables, policies = "adaptive" above: all that there is, arbitrated
     span = "10 seconds"
 
     [spark]                          # settings of Spark
@@ -49,7 +50,9 @@ from anabranch.cli.run_files.tables import Table
 from anabranch.errors import ConfigError
 from anabranch.language import parse_duration
 from anabranch.language.grouping import EACH_TUPLE
-from anabranch.manager.policies import POLICIES
+from anabranch.manager.patterns.named import SPREAD, pattern_of
+from anabranch.manager.policies import ADAPTIVE, POLICIES
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import even_placement
@@ -60,7 +63,7 @@ from anabranch.state.store import local_path
 
 _KEYS = """
     query checkpoint streams sink trigger processors groups memory quarantine late_rows joins emit spark policies
-    initial_placement
+    placement initial_placement
 """.split()
 
 Made = TypeVar("Made")
@@ -68,7 +71,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """Where a stream comes from."""
+    """The source of a stream."""
 
     name: str
     format: str
@@ -81,7 +84,7 @@ class StreamSource:
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """Where the results go."""
+    """The target of the results."""
 
     format: str
     path: str | None
@@ -91,7 +94,7 @@ class SinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """Everything a run needs. `processing_time` is None for a run that ends when the input is processed."""
+    """A run file as a value. `processing_time` is None for a run that ends when the input is processed."""
 
     source: Path
     query: str
@@ -108,6 +111,7 @@ class RunFile:
     emit: str
     spark: dict[str, str]
     policies: tuple[Policy, ...] | None = None
+    placement: str = SPREAD
     initial_placement: tuple[float, ...] | None = None
 
 
@@ -146,24 +150,35 @@ def load(path: Path) -> RunFile:
         emit=top.text("emit") or EACH_TUPLE,
         spark=_spark(top),
         policies=_policies(top),
+        placement=top.check("placement", top.text("placement") or SPREAD, pattern_of),
         initial_placement=top.numbers("initial_placement"),
     )
 
 
 def _policies(top: Table) -> tuple[Policy, ...] | None:
-    """What the file says of policies; None if nothing."""
+    """The policies of the file; None if it names none."""
+    if top.is_text("policies"):
+        return _named(top)
     policies = top.table("policies")
     if policies is None:
         return None
-    found = []
+    made = []
     for name, table in policies.only(*POLICIES).tables():
         arguments = table.values(*(entry.name for entry in fields(POLICIES[name]) if entry.init))
         if "spill" in arguments:
             inner = table.table("spill")
             assert inner is not None, "what has a value is there"
             arguments["spill"] = _policy(inner, Spill, inner.values(*(entry.name for entry in fields(Spill))))
-        found.append(_policy(table, POLICIES[name], arguments))
-    return tuple(found)
+        made.append(_policy(table, POLICIES[name], arguments))
+    return tuple(made)
+
+
+def _named(top: Table) -> tuple[Policy, ...]:
+    """All policies together, by their name."""
+    name = top.text("policies")
+    if name != ADAPTIVE:
+        raise top.error("policies", f"must be {ADAPTIVE!r} or tables such as [policies.spill], not {name!r}")
+    return (Adaptive(),)
 
 
 def _policy(table: Table, kind: Callable[..., Made], arguments: dict[str, Any]) -> Made:
@@ -213,7 +228,8 @@ def _stream(name: str, table: Table, folder: Path) -> StreamSource:
 
 
 def _check_synthetic(table: Table, source: StreamSource, *, ends: bool) -> None:
-    """Refuse what the synthetic source cannot do; `ends` is whether the run ends when its input is processed."""
+    """Refuse settings that the synthetic source cannot serve; `ends` says whether the run ends when its input is
+    processed."""
     for key in ("path", "schema"):
         if table.has(key):
             raise table.error(key, f"is of no use: {SYNTHETIC} makes its rows itself, with key, number and ts")

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from anabranch.manager.actions.migrate_query import MigrateQuery
 from anabranch.manager.actions.reallocate_operator import ReallocateOperator
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.relocation import Relocation
 from anabranch.state.groups import GroupSet
@@ -32,7 +33,7 @@ class Context:
     step: int
     since: Sequence[int | None]
     asked_at: float
-    relocator: Relocator
+    connections: ConnectionManager
     cuts: Cuts
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
+from anabranch.manager.diffusable import diffused_among
 from anabranch.state.groups import GroupSet, union_by_operator
 
 if TYPE_CHECKING:
@@ -31,8 +32,9 @@ class HoldGroups:
         return None if possible else "it is not there"
 
     def must_wait(self, change: Change, taken: set[int]) -> bool:
-        """Never: rows can always wait."""
-        return False
+        """Whether a group is diffused: several processors have a part in it, so its rows cannot wait at one."""
+        is_there = 0 <= self.family < len(change.distribution.routings)
+        return is_there and bool(diffused_among(change, self.family, self.groups))
 
     def apply(self, change: Change, context: Context) -> None:
         """Note the groups for the next step. No event tells of it: rows that wait are shown as progress."""

@@ -72,7 +72,7 @@ class RelocateGroups:
 
     def apply(self, change: Change, context: Context) -> None:
         """Move the groups, or begin to if it takes more than one step."""
-        after, relocation = context.relocator.begin(change.distribution, self, context.asked_at)
+        after, relocation = context.connections.begin(change.distribution, self, context.asked_at)
         note_relocations(change, after, [relocation], context.plan)
 
 

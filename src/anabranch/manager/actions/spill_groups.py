@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.manager.diffusable import diffused_among
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, numbered
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import answered
 from anabranch.state.manifest import Manifest
@@ -41,7 +42,10 @@ class SpillGroups:
             and plan.operators[self.operator].spillable
             and plan.has_groups(self.groups)
         )
-        return None if possible else "it is not there or cannot be spilled"
+        if not possible:
+            return "it is not there or cannot be spilled"
+        diffused = diffused_among(change, self.operator, self.groups)
+        return f"{numbered(diffused)} cannot be spilled while diffused; gather first" if diffused else None
 
     def must_wait(self, change: Change, taken: set[int]) -> bool:
         """Whether the processor takes part in a relocation."""

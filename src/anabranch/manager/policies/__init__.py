@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from anabranch.manager.policies.active_disk import ActiveDisk
+from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.auto_migrate import AutoMigrate
+from anabranch.manager.policies.diffusion import Diffusion
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.skew_buffer import SkewBuffer
 from anabranch.manager.policies.spill import Spill
 
+# The name of all policies together, arbitrated.
+ADAPTIVE = "adaptive"
+
 # By the name that configuration files use.
 POLICIES = {
+    ADAPTIVE: Adaptive,
     "spill": Spill,
     "lazy-disk": LazyDisk,
     "active-disk": ActiveDisk,
@@ -19,4 +25,5 @@ POLICIES = {
     "flux-hybrid": FluxHybrid,
     "skew-buffer": SkewBuffer,
     "auto-migrate": AutoMigrate,
+    "diffusion": Diffusion,
 }

@@ -1,4 +1,4 @@
-"""Steps without a batch, made between two batches: deliveries of what is owed, the end of the input, replays.
+"""Steps without a batch, made between two batches: deliveries of owed results, the end of the input, replays.
 
 `manager/ending` and `manager/policies/clean_up` decide what such a step does. `packed` has no rows.
 """
@@ -16,8 +16,8 @@ from anabranch.errors import CheckpointError
 from anabranch.manager.actions import CleanUpGroups
 from anabranch.manager.actions.clean_up_groups import merged
 from anabranch.manager.ending import next_ending_step
-from anabranch.manager.monitor import Moment
 from anabranch.manager.policies.clean_up import MIGRATING, ON_REQUEST, choose
+from anabranch.manager.runtime_monitor import Moment
 from anabranch.manager.snapshot import Snapshot
 from anabranch.manager.waiting import joins_are_behind
 from anabranch.runtime.driver.gate import Gate
@@ -31,20 +31,20 @@ class ExtraSteps:
     """Makes the steps of a run that have no batch. All but `replay` and `settle` wait at the gate for their turn."""
 
     def __init__(self, maker: StepMaker, gate: Gate) -> None:
-        """Of a run whose batches are made by the same maker and pass the same gate."""
+        """Share the maker of steps and the gate with the batches of the run."""
         self._maker = maker
         self._gate = gate
 
     def repeat_announced(self, packed: DataFrame) -> None:
-        """Make the step without a batch that was on record when the last run crashed, if there is one."""
+        """Make the step without a batch again that was on record when the last run crashed, if there is one."""
         with self._turn(packed):
             self._repeat_announced(packed)
 
     def end(self, packed: DataFrame) -> None:
-        """Take the input for ended: deliver what is owed, and answer all rows that wait.
+        """Treat the input as ended: deliver what is owed, and answer all rows that wait.
 
-        First it is put on record, so that after a crash the same rows are answered under the same id before anything
-        else happens. A row that comes later and is older than what was answered is late.
+        The step is put on record first. So after a crash the same rows are answered under the same id before anything
+        else happens. A row that comes later and is older than answered ones is late.
         """
         with self._turn(packed):
             self._repeat_announced(packed)
@@ -57,9 +57,9 @@ class ExtraSteps:
                     raise CheckpointError("the end of the input was taken for granted, but nothing was answered")
 
     def clean_up(self, packed: DataFrame, spilled_by: int) -> bool:
-        """Deliver some of the results owed by groups that were spilled up to a step; False if none are owed.
+        """Deliver some of the results owed by groups that were spilled up to a step; whether any are still owed.
 
-        While batches come, they deliver in passing; this step delivers what can be delivered between two of them.
+        Batches deliver owed results in passing; this step delivers some of them between two batches.
         """
         in_force, status = self._context.in_force, self._status
         with self._turn(packed):
@@ -70,7 +70,7 @@ class ExtraSteps:
             return in_force.awaiting is not None
 
     def release_held(self, packed: DataFrame) -> bool:
-        """Answer rows that were held back, unless a batch is coming; whether any are still held back."""
+        """Answer rows that are held back, unless a batch is coming; whether any are still held back."""
         with self._turn(packed):
             if self._status.holds_back and self._status.may_step_without_batch:
                 self._announce(packed, Delivery)
@@ -84,7 +84,7 @@ class ExtraSteps:
     def settle(self, packed: DataFrame, joins: Collection[int]) -> bool:
         """Deliver all that some joins owe, and answer the rows that they hold back; to be called between two batches.
 
-        False, with nothing done, if the next batch may have reached a sink already: then it has to be made as it was.
+        False, with nothing done, if the next batch may have reached a sink already: then it must be made unchanged.
         """
         while joins_are_behind(self._context.manifests, joins):
             if self._context.in_force.may_repeat:
@@ -104,22 +104,22 @@ class ExtraSteps:
 
     @contextmanager
     def _turn(self, packed: DataFrame) -> Iterator[None]:
-        """Inside, nobody else makes a step."""
+        """Wait for the gate; inside, no other step is made."""
         with self._gate.step(), self._maker.between_two_batches(packed):
             yield
 
     def _snapshot(self, awaiting: int | None = None) -> Snapshot:
-        """The run between two steps; results of groups that were spilled up to the step `awaiting` are awaited."""
+        """A snapshot between two steps. The user awaits results of groups that were spilled up to step `awaiting`."""
         context = self._context
         moment = Moment(self._status.last_number, (), context.settled, awaiting=awaiting)
-        return context.adaptation.snapshot(moment, context.in_force.distribution)
+        return context.decision_maker.snapshot(moment, context.in_force.distribution)
 
     def _repeat_announced(self, packed: DataFrame) -> None:
         checkpoint = self._context.run.checkpoint
         announced = checkpoint.records.announced(self._context.in_force.last)
         if announced is not None:
-            now = checkpoint.plan(checkpoint.plan_number)
-            clean_up = under(announced.clean_up, checkpoint.plan(announced.plan), now)
+            document = checkpoint.plan(checkpoint.plan_number)
+            clean_up = under(announced.clean_up, checkpoint.plan(announced.plan), document)
             step = type(announced)(self._next_extra, clean_up, checkpoint.plan_number)
             self._maker.make_announced(packed, step)
 

@@ -1,15 +1,15 @@
-"""The gate before a run's steps: batches pass it until somebody asks the run to change or to stop.
+"""The gate before a run's steps: batches pass it until the run is to change or to stop.
 
-Whoever asks closes the gate and waits for the step under way. A batch that Spark brings after that is kept waiting,
-with nothing done for it, until Spark's query has been stopped; then it is left in the one way that Spark takes for a
-stop. It is not committed, so the next query begins with it. A step that Spark interrupts leaves in the same way.
+Closing the gate waits for the step under way. A batch that Spark brings after that waits, with nothing done for it,
+until Spark's query has been stopped. Then it ends with the one error that Spark treats as a stop. It is not committed,
+so the next query begins with it. A step that Spark interrupts ends with the same error.
 
 Spark recognises a stop by the text of a Python error: one of Py4J that names Java's InterruptedException. It looks for
 that with a regular expression that needs stack for every character, so that the true error of an interrupted job, which
 is long, ends in a StackOverflowError. Ours is short.
 
-Ctrl-C in a program cancels all jobs of Spark (PySpark's handler does that) before the program hears of it. So a step
-that fails by that waits for a while whether the run is stopped.
+Ctrl-C in a program makes PySpark's handler cancel all jobs of Spark before the program hears of it. So a step that
+fails because all jobs were cancelled waits for a while whether the run is stopped.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 POLL_SECONDS = 0.02
-# How long a step that failed because all jobs were cancelled waits for somebody to stop the run.
+# How long a step that failed because all jobs were cancelled waits for the run to be stopped.
 CANCELLED_SECONDS = 5.0
 ALL_CANCELLED = "cancelled as part of cancellation of all jobs"
 
 
 class StoppedError(Exception):
-    """Leaves a batch whose query was stopped; the text is the one that Spark looks for."""
+    """The error that ends a batch whose query was stopped; its text is the one that Spark looks for."""
 
     def __init__(self) -> None:
         """Always the same."""
@@ -34,7 +34,7 @@ class StoppedError(Exception):
 
 
 class CancelledError(Exception):
-    """A step failed because its jobs were cancelled; `cause` is Spark's own error."""
+    """A step failed because its jobs were cancelled; `cause` is Spark's error."""
 
     def __init__(self, cause: BaseException) -> None:
         """Wrap the error that the step failed by."""
@@ -61,7 +61,7 @@ class Gate:
 
     @contextmanager
     def batch(self) -> Iterator[None]:
-        """Inside, a batch is worked on; with the gate closed, it is held until Spark's query is stopped."""
+        """Inside, the step of a batch is made. If the gate is closed, wait until Spark's query is stopped instead."""
         with self.step():
             if not self.closed:
                 yield
@@ -84,7 +84,7 @@ class Gate:
         return self.is_stopped()
 
     def close(self, timeout: float = -1) -> bool:
-        """Let no batch in any more; whether the step under way has come to its end within so many seconds."""
+        """Let no further batch in, and wait for the step under way; whether it ended within `timeout` seconds."""
         self.closed = True
         ended = self._lock.acquire(timeout=timeout)
         if ended:
@@ -98,12 +98,12 @@ class Gate:
 
     @property
     def is_mine(self) -> bool:
-        """Whether the thread that asks is the one that makes a step right now."""
+        """Whether the calling thread is the one that makes a step right now."""
         return self._lock.locked() and self._thread == threading.get_ident()
 
 
 def _text(error: BaseException) -> str:
-    """The error's text; Py4J's errors ask the JVM for it, which may be gone."""
+    """The error's text, or nothing: Py4J's errors ask the JVM for theirs, and it may be gone."""
     try:
         return str(error)
     except Exception:

@@ -1,7 +1,7 @@
-"""Opening a run on a checkpoint: the one place where queries, plan, checkpoint and sinks are put together.
+"""Open a run on a checkpoint: the one place where queries, plan, checkpoint and sinks are put together.
 
-A run that starts or changes its queries, one that was stopped and is cleaned up without its program, and tests all open
-it here. The checkpoint has been taken. Nothing is written before everything has been found to fit.
+Runs that start, runs that change their queries, stopped runs that are cleaned up without their program, and tests are
+all opened here. The caller holds the checkpoint's lock. Nothing is written before everything has been checked to fit.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from anabranch.checkpoint.carry_over import known_allocation
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import former_queries, requests_after
+from anabranch.plan.allocation import KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.runtime.compile.document import plan_document
@@ -22,17 +24,18 @@ from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.runtime.sinks.leftovers import take_back_output
 from anabranch.state.store import Json
 
-# Requests, and the names of the streams that were read before, as a plan that Spark has analysed.
-Prepare = Callable[[Sequence[Request], Sequence[str]], PreparedPlan]
+# Makes a plan that Spark has analysed from requests, the names of the streams that were read before, and where the
+# operators of plans before are.
+Prepare = Callable[[Sequence[Request], Sequence[str], KnownAllocation | None], PreparedPlan]
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A query that is to be answered: bound, and as its checkpoint describes it.
 
-    `target` says where the answer goes; it is asked when it is known that the query fits, with the name that the query
-    has in the run. A query that migrates is given a `track`; any other keeps its own, and its order of joins. One that
-    is changed may be `lacking` rows from before (`plan/network`).
+    `target` makes the target of its answer from the name that the query has in the run. It is called only after the
+    query has been checked to fit. A query that migrates gets a new `track`; any other keeps its track and its order of
+    joins. A changed query may be `lacking` rows from before (`plan/network`).
     """
 
     query: ContinuousQuery
@@ -44,8 +47,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A query in another order of its joins, or as it is changed, to run beside itself: its `name`, and the track of
-    its new operators. It lacks what it lacked before, unless something else is said."""
+    """A query that is to run beside itself, in another order of its joins or changed; `track` is that of its new
+    operators. If `lacking` is None, it lacks what the query lacked before."""
 
     name: str
     query: ContinuousQuery
@@ -55,7 +58,7 @@ class Shadow:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Queries that fit a checkpoint: their plan, and its document. Steps may have `begun` to be made before."""
+    """Queries that fit a checkpoint: their plan and its document. `begun` says whether the checkpoint has a step."""
 
     plan: PreparedPlan
     document: Json
@@ -65,7 +68,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run whose last step is in force: what makes its steps, its plan, and where answers go, by query."""
+    """A run whose last step is in force: the runner of its steps, its plan, and the target of each query."""
 
     runner: StepRunner
     plan: PreparedPlan
@@ -80,28 +83,28 @@ def propose(
     shadow: Shadow | None = None,
     changed: str | None = None,
 ) -> Proposal:
-    """Put queries together on a checkpoint; refused if they do not fit what it remembers.
+    """Put queries together on a checkpoint; refused if they do not fit it.
 
-    Queries that the checkpoint answers are among them, or `removed`. One may be `changed`.
+    Every query that the checkpoint answers must be among the questions or `removed`. One may be `changed`.
     """
     begun = checkpoint.last_step() is not None
-    asked = [
+    proposed = [
         Request(name, question.query, track=question.track, lacking=question.lacking)
         for name, question in questions.items()
     ]
     described = {name: question.described for name, question in questions.items()}
-    requests = requests_after(checkpoint, asked, described, removed, changed)
+    requests = requests_after(checkpoint, proposed, described, removed, changed)
     former = former_queries(checkpoint, changed, "" if changed is None else questions[changed].query.text)
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     beside = [] if shadow is None else [_request(shadow, requests)]
-    plan = prepare([*requests, *beside], [name for name, _, _ in read])
-    described = {request.name: described[was.name] for request, was in zip(requests, asked, strict=True)}
+    plan = prepare([*requests, *beside], [name for name, _, _ in read], known_allocation(checkpoint))
+    described = {request.name: described[before.name] for request, before in zip(requests, proposed, strict=True)}
     former = {request.name: former[request.name] for request in requests if request.name in former}
     return Proposal(plan, plan_document(plan, described, former), questions, begun)
 
 
 def _request(shadow: Shadow, requests: Sequence[Request]) -> Request:
-    """A shadow begins when its query did: its operators hold what the query's own hold."""
+    """The request of a shadow. It began when its query did, since its operators will hold what the query's hold."""
     own = next(request for request in requests if request.name == shadow.name)
     lacking = own.lacking if shadow.lacking is None else shadow.lacking
     return Request(f"{shadow.name}, arranged anew", shadow.query, own.since, shadow.track, True, lacking)
@@ -117,10 +120,10 @@ def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:
 
 
 def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
-    """Put another plan in force in a run that goes on, between two batches, while Spark's query goes on as it is.
+    """Put another plan in force between two batches, without a restart of Spark's query.
 
-    None, with nothing done, if the first step was made since it was proposed: a query that is added to a run which has
-    begun shares no state with others.
+    None, with nothing done, if the first step was made since the proposal: a query that is added to a run which has
+    begun shares no state with others, so its plan would be another one.
     """
     with opened.runner.between_batches() as context:
         if proposal.begun != (context.in_force.last is not None):
@@ -133,9 +136,9 @@ def switch(opened: OpenedRun, proposal: Proposal) -> OpenedRun | None:
 
 @contextmanager
 def put_in_force(runner: StepRunner, document: Json) -> Iterator[None]:
-    """Inside, a plan is in force that Spark's query can serve; if that fails, the one before it is again.
+    """Put a plan in force that Spark's query can serve. If the block fails, the plan before it is in force again.
 
-    If a step was committed under the new plan already, the run ends: its next program goes on from that step.
+    If a step was committed under the new plan already, the run ends instead; the next program goes on from that step.
     """
     checkpoint = runner.context.run.checkpoint
     number = checkpoint.plan_number
@@ -154,16 +157,16 @@ def put_in_force(runner: StepRunner, document: Json) -> Iterator[None]:
 def resumed(
     run: RunParts, proposal: Proposal, before: StepContext | None = None
 ) -> tuple[StepContext, dict[str, Target]]:
-    """What makes steps under a plan that was adopted, with the last step in force; and where answers go.
+    """The context of steps under a plan that was adopted, with the last step in force; and the target of each query.
 
-    In a run that goes on it is what was there `before` that is replaced.
+    In a run that goes on, the new context replaces the one `before`.
     """
     plan = proposal.plan
     answered = [request for request in plan.requests if not request.shadow]
     pairs = zip(answered, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
-    context.in_force.resume(context.adaptation.relocator, context.shape.families, run.events)
+    context.in_force.resume(context.decision_maker.connections, run.events, continues=plan.continues)
     if before is not None:
         context.in_force.go_on_from(before.in_force)
     return context, targets

@@ -1,16 +1,19 @@
-"""From bound queries to what runs: network, layout and the packed streams, all analysed by Spark before any data."""
+"""Prepare bound queries: make their network, its layout and the packed streams; Spark analyses all of it before any
+data."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
+from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
+from anabranch.plan.allocation import Allocation, KnownAllocation, continued
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
@@ -31,28 +34,40 @@ def prepare(
     sources: Sources,
     streams: Mapping[str, StreamSchema],
     *,
-    place: Callable[[Network], tuple[Placement, ...]],
+    place: Callable[[OperatorGraph], tuple[Placement, ...]],
+    processors: int,
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
+    known: KnownAllocation | None = None,
     running: PreparedPlan | None = None,
     checked: bool = False,
 ) -> PreparedPlan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
 
-    If a plan is `running`, what its streaming query packs is kept if that is enough. Else streams are read anew; those
-    that were `read_before` stay the first ones, needed or not: Spark knows its sources by their numbers.
+    If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
+    are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
+
+    Operators are placed on so many `processors`. Those of a `known` allocation stay where they are, unless the program
+    wants them elsewhere now; a running one wants what it wanted.
     """
     network = network_of(requests, streams)
-    known = {**streams, **{schema.name: schema for schema in network.derived}}
+    all_streams = {**streams, **{schema.name: schema for schema in network.derived}}
     if not checked:
         check_sources(spark, network, sources.registered)
-    columns = Columns(spark, network, sources, known)
+    columns = Columns(spark, network, sources, all_streams)
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
-    placed = place(network)
-    layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
+    graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
+    initial = place(graph)
+    identities = [operator.identity for operator in network.operators]
+    allocation = Allocation(initial)
+    if known is not None and (running is not None or known.is_wanted(processors, identities, initial)):
+        allocation = continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
+    layout = lay_out(
+        network, columns, sources, all_streams, allocation, keep_rejected=keep_rejected, keep_late=keep_late
+    )
     if not checked:
         check_lanes(spark, layout)
     schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
@@ -62,20 +77,41 @@ def prepare(
     return PreparedPlan(
         requests=tuple(requests),
         network=network,
+        graph=graph,
         layout=layout,
-        streams=known,
+        streams=all_streams,
         columns=columns,
         schemas=schemas,
         packing=streaming.packing,
         packed=streaming.packed,
         shares=streaming.shares,
         read=streaming.read,
+        initial=initial,
+        continues=allocation.families is not None,
     )
+
+
+def allocate(
+    plan: PreparedPlan, sources: Sources, allocation: Allocation, *, keep_rejected: bool, keep_late: bool
+) -> PreparedPlan:
+    """The same plan with its operators elsewhere: rounds and lanes are compiled anew, what is packed stays."""
+    layout = lay_out(
+        plan.network,
+        plan.columns,
+        sources,
+        plan.streams,
+        allocation,
+        keep_rejected=keep_rejected,
+        keep_late=keep_late,
+    )
+    shares = shares_of(layout, plan.packing)
+    assert shares is not None, "what inputs need of packed rows does not depend on placements"
+    return replace(plan, layout=layout, shares=shares)
 
 
 @dataclass(frozen=True, slots=True)
 class _Streaming:
-    """What Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
+    """The columns and streams that Spark's streaming query packs for a plan; the fields are those of `PreparedPlan`."""
 
     packing: PackedLayout
     packed: DataFrame
@@ -84,13 +120,13 @@ class _Streaming:
 
 
 def _kept(layout: Layout, running: PreparedPlan) -> _Streaming | None:
-    """What a running query packs already; None if the layout needs more."""
+    """The streaming part of the running plan; None if the layout needs more than that packs."""
     shares = shares_of(layout, running.packing)
     return None if shares is None else _Streaming(running.packing, running.packed, running.read, shares)
 
 
 def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -> _Streaming:
-    """What the layout needs, read anew."""
+    """A streaming part that packs all the layout needs."""
     packing = packed_layout(layout)
     used = [source.stream for source in packing.sources]
     names = tuple(dict.fromkeys([*read_before, *used]))
@@ -106,11 +142,11 @@ def _packed_anew(layout: Layout, sources: Sources, read_before: Sequence[str]) -
 
 
 def _relations(stream: DataFrame) -> int:
-    """How many sources of Spark's a stream consists of."""
+    """The number of Spark's sources that a stream consists of."""
     return len(streaming_leaves(stream))
 
 
 def streaming_leaves(stream: DataFrame) -> list[Any]:
-    """The sources of a stream, as they stand in Spark's plan."""
+    """The sources of a stream: the leaves of Spark's plan that stream."""
     leaves = stream._jdf.queryExecution().analyzed().collectLeaves()
     return [leaf for leaf in map(leaves.apply, range(leaves.size())) if leaf.isStreaming()]

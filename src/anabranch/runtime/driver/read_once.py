@@ -1,7 +1,7 @@
 """Streams whose rows cannot be read twice: a batch of theirs cannot be repeated, so a run over them cannot be resumed.
 
-Of the sources that come with Spark only the socket is one: it forgets what it has sent. Files, Kafka, `rate` and tables
-give the same rows for the same offsets. What a source of somebody else's does, nobody can tell.
+Of the sources that come with Spark only the socket is one: it forgets the rows it has sent. Files, Kafka, `rate` and
+tables give the same rows for the same offsets. Sources from elsewhere are trusted to do so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INSTEAD = "write what it sends into files or Kafka first, and read these"
 
 
 def read_once(plan: PreparedPlan, frames: Mapping[str, DataFrame]) -> dict[str, str]:
-    """The streams of a plan that cannot be read twice, each with the name of such a source."""
+    """The streams of a plan that cannot be read twice; by stream, the name of such a source."""
     sources = {name: [leaf.toString() for leaf in streaming_leaves(frames[name])] for name, _, _ in plan.read}
     return {name: source for name, leaves in sources.items() for source in NOT_REPLAYABLE.intersection(leaves)}
 

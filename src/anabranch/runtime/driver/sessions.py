@@ -1,7 +1,6 @@
-"""The Spark sessions of a run's steps: each streaming query has one of its own, sinks have theirs, and so has what a
-step gets that is made without a batch.
+"""The Spark sessions of a run's steps: one for each streaming query, one for sinks, one for each step without a batch.
 
-What a user's function sets in the session of its results does not change how processors are run.
+A setting that a user's function makes in the session of its results does not change how processors are run.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class Sessions:
         self._of_sinks: SparkSession | None = None
 
     def start(self, session: SparkSession) -> None:
-        """Settings of the streaming query's own session, made when its first batch arrives."""
+        """Make the settings of the streaming query's own session, once, when its first batch arrives."""
         if self._ready:
             return
         if self._of_sinks is None:
@@ -37,12 +36,12 @@ class Sessions:
         self.start(session)
 
     def forget(self) -> None:
-        """What comes next has another session."""
+        """Prepare another session for the next step."""
         self._ready = False
 
     @property
     def of_sinks(self) -> SparkSession:
-        """The session in which sinks get answers."""
+        """The session of the data frames that sinks get."""
         assert self._of_sinks is not None, "a step has been started"
         return self._of_sinks
 

@@ -1,4 +1,7 @@
-"""What a run has and owes after its last step: read by whoever decides whether another step is needed, and by users."""
+"""The state of a run after its last step: rows that wait and results that are owed.
+
+The driver reads it to decide whether another step is needed; users see parts of it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from anabranch.runtime.driver.step.context import StepContext
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A run after its last step. It reads the step context each time, so it stays true from step to step."""
+    """The state of a run after its last step. It reads the step context each time, so it stays true."""
 
     context: StepContext
 
@@ -40,7 +43,7 @@ class Status:
 
     @property
     def holds_back(self) -> bool:
-        """Whether rows are held back, or groups are on their way."""
+        """Whether rows are held back, or groups are on their way to another processor."""
         return bool(self.context.in_force.distribution.moving) or self.rows_wait
 
     @property
@@ -49,13 +52,13 @@ class Status:
         return sum(use.owing_groups for use in self.context.memory_uses())
 
     def owes(self, spilled_by: int | None = None) -> bool:
-        """Whether spilling has postponed results; given a step, whether groups spilled up to that step owe any."""
+        """Whether spilled groups owe results; with `spilled_by`, only groups spilled up to that step count."""
         context = self.context
         return context.in_force.last is not None and owes(context.shape, context.manifests, context.settled, spilled_by)
 
     @property
     def answers_at_the_end(self) -> bool:
-        """Whether rows may wait for an answer until nothing older can come, or until clean-up."""
+        """Whether rows may wait for an answer until the end of the input, or until clean-up."""
         context, last = self.context, self.context.in_force.last
         waits = self.holds_back or (last is not None and bool(last.hold))
         may_spill = bool(context.run.settings.policies) or is_spilled(context.manifests)

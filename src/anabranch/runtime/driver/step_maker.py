@@ -1,7 +1,7 @@
-"""Makes one step after another under the plan in force, and explains a step that fails.
+"""Make one step after another under the plan in force, and explain a step that fails.
 
-Whoever calls it sees to it that one step is made at a time (`gate`). After a failure between two batches no step may
-follow: what has failed may have reached a sink under the id of the next one.
+The caller makes sure that one step is made at a time (`gate`). After a failure between two batches no step may follow:
+the failed step may have reached a sink under the id of the next one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class StepMaker:
     """Makes the steps of a run. `failure` is the error that has ended the run, None while it goes on."""
 
     def __init__(self, context: StepContext) -> None:
-        """For a run whose last step is in force; the `context` may be replaced between two steps."""
+        """Make steps in this context; it may be replaced between two steps."""
         self.context = context
         self.failure: BaseException | None = None
         self._broken: BaseException | None = None  # an error between two batches
@@ -36,7 +36,7 @@ class StepMaker:
 
     @property
     def status(self) -> Status:
-        """What the run has and owes."""
+        """The state of the run after its last step."""
         return Status(self.context)
 
     def make_batch(self, packed: DataFrame, batch_id: int) -> None:
@@ -68,12 +68,12 @@ class StepMaker:
         take_step(self.context, kind, packed, self._sessions.of_sinks)
 
     def check_whole(self) -> None:
-        """Raise the error that was met between two batches, if there was one: what it interrupted is half done."""
+        """Raise the error that broke off a step between two batches, if there was one: that step is half done."""
         if self._broken is not None:
             raise self._broken
 
     def break_off(self, error: BaseException) -> None:
-        """Make no further step: what has failed between two batches is half done."""
+        """Make no further step, since a step or a change between two batches is half done."""
         self.failure = self._broken = error
 
     @contextmanager

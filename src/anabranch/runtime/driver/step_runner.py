@@ -20,7 +20,7 @@ class StepRunner:
     """Makes the steps of a run: one call per batch. `extra` makes steps without a batch, `manual` makes changes."""
 
     def __init__(self, context: StepContext) -> None:
-        """For a run whose last step is in force."""
+        """Make steps in the context of a run whose last step is in force."""
         self.gate = Gate()
         self._maker = StepMaker(context)
         self.extra = ExtraSteps(self._maker, self.gate)
@@ -38,7 +38,7 @@ class StepRunner:
 
     @property
     def status(self) -> Status:
-        """What the run has and owes after its last step."""
+        """The state of the run after its last step."""
         return self._maker.status
 
     @property
@@ -51,7 +51,7 @@ class StepRunner:
         self._maker.failure = error
 
     def break_off(self, error: BaseException) -> None:
-        """Make no further step: what has failed between two batches is half done."""
+        """Make no further step, since a step or a change between two batches is half done."""
         self._maker.break_off(error)
 
     def __call__(self, packed: DataFrame, batch_id: int) -> None:
@@ -77,12 +77,12 @@ class StepRunner:
                 raise
 
     def started(self) -> None:
-        """Do, once, what had to wait for the first batch or the end of the run."""
+        """Call the functions of `when_started`, once: they wait for the first batch or the end of the run."""
         while self.when_started:
             self.when_started.pop()()
 
     def wait_idle(self) -> None:
-        """Wait for a step that outlived its Spark query: until it has ended the checkpoint is not free."""
+        """Wait for a step that outlived its Spark query; the checkpoint is not free before it has ended."""
         with self.gate.step():
             self.started()
 
@@ -93,7 +93,7 @@ class StepRunner:
 
     @contextmanager
     def between_batches(self) -> Iterator[StepContext]:
-        """Inside, no step is made. Refused if a batch has failed: it will be repeated, and must give the same rows."""
+        """Inside, no step is made. Refused if a batch has failed: it will be repeated and must give the same rows."""
         with self.gate.step():
             if self.failure is not None or self.gate.closed:
                 raise ConfigError(

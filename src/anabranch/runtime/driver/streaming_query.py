@@ -23,7 +23,7 @@ def start_spark_query(
     directory: Path,
     name: str | None,
 ) -> StreamingQuery:
-    """Start the query, with its own logs in `directory`; every batch of it is given to `runner`."""
+    """Start the query, with its own logs in `directory`. Spark calls `runner` with every batch."""
     writer = plan.packed.writeStream.foreachBatch(runner).trigger(**trigger)
     # Not as_uri(): Spark takes %20 for a part of the name.
     writer = writer.option("checkpointLocation", f"file://{directory}")
@@ -43,12 +43,12 @@ def start_spark_query(
     return query
 
 
-def query_name(given: Sequence[str | None]) -> str | None:
-    """What Spark's query is called, by the names that were given to the queries of a run: these, joined by commas.
+def query_name(names: Sequence[str | None]) -> str | None:
+    """The name of Spark's query: the names that users chose for the queries of a run, joined by commas.
 
-    Spark refuses two active queries with one name, so a run whose queries were given none stays without.
+    Spark refuses two active queries with one name, so a run without chosen names has none.
     """
-    return ", ".join(name for name in given if name is not None) or None
+    return ", ".join(name for name in names if name is not None) or None
 
 
 def _is_stopped(query: StreamingQuery) -> bool:

@@ -103,7 +103,7 @@ def test_groups_that_are_diffused_neither_move_nor_spill(steps: Steps) -> None:
     steps.diffuse(group, master="A", over=[0, 1])
     with pytest.raises(ConfigError, match=f"group {group} is diffused over processors 0, 1; gather it first"):
         steps.relocate(group, to=2)
-    with pytest.raises(ConfigError, match=f"group {group} of the join of A, B cannot be spilled: it is diffused"):
+    with pytest.raises(ConfigError, match=f"group {group} of the join of A, B cannot be spilled while diffused"):
         steps.spill(group)
     steps.spill()
     assert sum(entry["activeRows"] for entry in steps.state()) == sum(rows_of(steps, group).values())

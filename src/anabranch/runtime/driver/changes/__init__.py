@@ -1,9 +1,9 @@
-"""What changes a run between two batches, while it goes on.
+"""Changes of a run while it goes on, made between two batches.
 
-manual          relocation, diffusion, rescaling, spilling and memory, as a user asks for them
-key_groups      which partition groups the rows with some keys go to
-measure_orders  what other orders of joins would cost
-migration       another order of a query's joins
-strategy        the strategy of a migration, where that is left to us
-replacement     another query in the place of one, with its state
+manual          relocation, diffusion, rescaling, spilling and memory by hand
+key_groups      the partition groups that the rows with some keys go to
+measure_orders  the measured costs of all orders of a query's joins
+migration       to another order of a query's joins
+strategy        the choice of a strategy for a migration, unless the user names one
+replacement     of a query by another one that goes on with its state
 """

@@ -1,4 +1,4 @@
-"""Which partition groups the rows with some keys go to.
+"""The partition groups that the rows with some keys go to.
 
 Spark computes it, by the very expressions that rows are packed with: a value is cast to the type that the key is
 compared in, brought into canonical form (NaN is one value, -0.0 is 0.0) and hashed. A value that the cast would change
@@ -45,7 +45,7 @@ def groups_of_keys(context: StepContext, operator: str | None, key: Any) -> list
 
 
 def _columns(plan: PreparedPlan, n: int) -> list[str]:
-    """What people call the columns of an operator's key."""
+    """The names of the columns of an operator's key, as in errors: `L.item = P.item`, or columns of GROUP BY."""
     operator = plan.network.operators[n]
     if operator.grouping is not None:
         return list(operator.grouping.keys)
@@ -56,8 +56,8 @@ def _hash(plan: PreparedPlan, n: int, name: str, columns: Sequence[str], key: An
     """The hash of the rows with a key."""
     values = key if isinstance(key, tuple) else (key,)
     if len(values) != len(columns):
-        wanted = "one value" if len(columns) == 1 else f"a tuple of {len(columns)} values"
-        raise ConfigError(f"the key of the {name} is {', '.join(columns)}: give {wanted}, not {key!r}")
+        expected = "one value" if len(columns) == 1 else f"a tuple of {len(columns)} values"
+        raise ConfigError(f"the key of the {name} is {', '.join(columns)}: give {expected}, not {key!r}")
     grouping, row = plan.network.operators[n].grouping, _literals(plan.packed.sparkSession, values)
     parts = []
     for number, data_type in _hashed(plan, n):
@@ -74,7 +74,7 @@ def _hash(plan: PreparedPlan, n: int, name: str, columns: Sequence[str], key: An
 def _hashed(plan: PreparedPlan, n: int) -> list[tuple[int, T.DataType]]:
     """The columns of an operator's key, by number, in the order and the types in which they are hashed.
 
-    What is grouped by the key that it was joined on has the hash of that join.
+    An operator that groups by the key of the join below it uses the hash of that join.
     """
     types, in_place = plan.columns.key_types, plan.columns.in_place.get(n)
     if in_place is None:
@@ -106,4 +106,5 @@ def _check_fits(row: DataFrame, column: str, data_type: T.DataType, what: str, v
 
 
 def _only(row: DataFrame, text: str) -> Any:
+    """The value of an expression on the one row."""
     return row.selectExpr(text).collect()[0][0]

@@ -1,7 +1,7 @@
-"""Relocating, diffusing, spilling, rescaling and memory, as a user asks for them while a run goes on.
+"""Changes by hand while a run goes on: relocate, diffuse, spill, rescale, give memory.
 
-All is done between two batches. `manager/manual` says what the change is. It is put in force by a step of its own that
-only lists state otherwise.
+Each is made between two batches. `manager/manual` computes the change. A step of its own puts it in force; such a step
+only lists state in other manifests.
 """
 
 from __future__ import annotations
@@ -29,28 +29,29 @@ class ManualChanges:
     """The changes of a run that a user can ask for by name. Each waits for the step under way."""
 
     def __init__(self, between_batches: Callable[[], AbstractContextManager[StepContext]]) -> None:
-        """Inside `between_batches` no step is made; it is refused if the run is about to end."""
+        """Take the context manager inside which no step is made; it refuses if the run is about to end."""
         self._between_batches = between_batches
 
     def relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
         """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
         with self._between_batches() as step:
             distribution = step.in_force.distribution
-            change = relocation(distribution, step.adaptation.context(), groups, receiver, operator, pace)
+            change = relocation(distribution, step.decision_maker.context(), groups, receiver, operator, pace)
             _put_change_in_force(step, change)
 
     def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
-        """Spread the rows of one input of groups over several processors, and send those of the others to all."""
+        """Diffuse groups: spread the rows of their input `master` over the hosts, and send those of other inputs to
+        all of them."""
         with self._between_batches() as step:
             last, distribution = step.in_force.last, step.in_force.distribution
             number, hold = step.run.checkpoint.next_number, {} if last is None else last.hold
-            context = step.adaptation.context(number)
+            context = step.decision_maker.context(number)
             _put_change_in_force(step, diffusion(distribution, context, groups, master, hosts, operator, hold))
 
     def undiffuse(self, groups: Sequence[int], receiver: int | None, operator: str | None) -> None:
         """Bring groups that are diffused to one processor: their home, or another one."""
         with self._between_batches() as step:
-            context = step.adaptation.context(step.run.checkpoint.next_number)
+            context = step.decision_maker.context(step.run.checkpoint.next_number)
             _put_change_in_force(step, gathering(step.in_force.distribution, context, groups, receiver, operator))
 
     def spill(self, groups: Sequence[int] | None, operator: str | None) -> None:
@@ -63,17 +64,17 @@ class ManualChanges:
                 )
             last = in_force.last
             since = () if last is None else step.times.since(last.newest, last.settled, step.backlog())
-            change = spilling(in_force.distribution, step.adaptation.context(number, since), groups, operator)
+            change = spilling(in_force.distribution, step.decision_maker.context(number, since), groups, operator)
             _put_change_in_force(step, change)
 
     def rescale(self, processors: int) -> None:
-        """Spread state evenly over another number of processors; operators that are whole stay so."""
+        """Spread state evenly over another number of processors; what the pattern has whole stays so."""
         with self._between_batches() as step:
             before, settings = step.in_force.distribution, step.run.settings
-            placements = rescaled_placements(before, step.shape, processors, whole=settings.whole)
+            placements = rescaled_placements(before, step.shape, processors, settings.pattern, step.plan.graph)
             if processors == before.processors:
                 return
-            _put_in_force(step, step.adaptation.relocator.rescale(before, processors, placements))
+            _put_in_force(step, step.decision_maker.connections.rescale(before, processors, placements))
             kind, text, details = rescaling_sentence(before, processors)
             step.run.events.add(kind, text, **details)
 
@@ -99,12 +100,12 @@ def _put_change_in_force(step: StepContext, change: Change) -> None:
 
 
 def _put_in_force(step: StepContext, distribution: Distribution) -> None:
-    """List state by another distribution. Before the first step there is none, so that nothing has to be committed."""
+    """List state by another distribution, and commit that. Before the first step there is no state to list."""
     in_force = step.in_force
     if in_force.last is None:
         in_force.distribution = distribution
         return
     hold = in_force.last.hold
     if not in_force.may_repeat:
-        hold = union_by_operator(hold, step.adaptation.relocator.held_back(distribution))
+        hold = union_by_operator(hold, step.decision_maker.connections.held_back(distribution))
     in_force.list_anew(distribution, hold)

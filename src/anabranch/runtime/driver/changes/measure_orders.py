@@ -1,10 +1,11 @@
-"""Measuring what the orders of a run's joins cost, those that do not run included, between two batches.
+"""Measure the costs of all orders of a run's joins between two batches, also of those that do not run.
 
-Arrivals per second come from what recent steps have reported, stored rows from manifests, and sizes of joins from a
-sample of the stored rows (`exchange/sample`). No step is made meanwhile, since steps remove files; how seldom this is
-done says `manager/order_statistics`. What the orders cost is put on record in the checkpoint, for people.
+Arrivals per second come from the reports of recent steps, stored rows from manifests, and sizes of joins from a sample
+of the stored rows (`exchange/sample`). No step is made meanwhile, since steps remove files; `manager/order_statistics`
+says how seldom this is done. The costs are put on record in the checkpoint, for people.
 
-What operators that run have really made is not used: an order would look better or worse for being the one in force.
+The results that running operators have really made are not used: an order would look better or worse for being the one
+in force.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from anabranch.state.runs.slice import Slice
 KEPT_ROWS = 20_000
 # Where a range has no row of some input the next one is so much wider.
 WIDER = 16
-# Of how many batches arrivals are counted.
+# Over how many batches arrivals are counted.
 RECENT_BATCHES = 20
-# How many orders are listed by each wish.
+# How many orders are listed for each wish.
 LISTED = 10
 # Ranges are at another place each time, as far from all earlier ones as can be: the golden ratio.
 _GOLDEN = 0.6180339887498949
@@ -85,8 +86,7 @@ def latenesses(context: StepContext, request: Request) -> list[int | None]:
 
 
 def arrivals(context: StepContext, ports: Sequence[int]) -> list[float]:
-    """Rows per second that have come to some ports in recent batches; where the clock stands still, per second of
-    work."""
+    """The rows per second that came to some ports in recent batches; per second of work if the clock stands still."""
     recent = [result for result in list(context.run.results) if result.batch_id != NO_BATCH][-RECENT_BATCHES:]
     if not recent:
         return [0.0] * len(ports)
@@ -99,7 +99,7 @@ def arrivals(context: StepContext, ports: Sequence[int]) -> list[float]:
 
 
 def _received(context: StepContext, results: Sequence[StepResult], port: int) -> int:
-    """The rows that came to a port: of streams, and of operators of a sub-query, before what it selects of them."""
+    """The rows that came to a port from streams and from the operators of a sub-query, before it selects."""
     network = context.plan.network
     n, p = network.ports[port]
     feeds = [feed for feed in network.inputs[network.operators[n].ports[p].node].feeds if feed is not None]
@@ -114,7 +114,7 @@ def _received(context: StepContext, results: Sequence[StepResult], port: int) ->
 
 
 def _sampled(context: StepContext, session: SparkSession, ports: Sequence[SampledPort], place: float) -> JoinSample:
-    """The sample, with ranges as wide as it takes to have rows of every input that has any."""
+    """Sample the ports. Ranges of hashes are widened until every input that has rows is in the sample."""
     ranges = {c: HashRange.of(_share(ports, c), place) for port in ports for c in port.terms}
     while True:
         samples = sample(session, ports, ranges, context.run.checkpoint.state, context.shape.groups)
@@ -139,7 +139,7 @@ def _has(one: InputSample, c: int) -> bool:
 def _sampled_port(
     context: StepContext, session: SparkSession, request: Request, ports: Sequence[int], n: int
 ) -> SampledPort:
-    """What to sample of an input."""
+    """The port of an input with the columns and hashes that a sample of it needs."""
     query, plan, distribution = request.query, context.plan, context.in_force.distribution
     owners, port = context.shape.owners, ports[n]
     pieces: list[list[Slice]] = [

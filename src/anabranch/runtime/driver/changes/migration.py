@@ -1,18 +1,17 @@
 """Migrating a query to another order of its joins while it is answered (paper 3; DESIGN, "Changing what runs").
 
-The query gets a *shadow*: operators in the new order, beside its own, to which the same rows come and whose answers
-nobody asks for. The old operators go on answering. Once the shadow holds all that a row still to come can meet, the
-query goes on with the shadow's operators between two batches, and the old ones are gone. Strategies differ only in how
-the shadow gets its state:
+The query gets a *shadow*: operators in the new order beside its own. The same rows come to them, and their answers are
+dropped. The old operators go on answering. Once the shadow holds all that a later row can meet, it takes over between
+two batches, and the old operators are gone. Strategies differ only in how the shadow gets its state:
 
 - *moving state*: all at once, in a step between two batches, from what the old operators hold
   (`manager/shadows/filling`);
 - *background*: the same in pieces, a few partition groups per batch;
 - *parallel track*: not at all. It begins empty, and is complete when the rows that had come before are dead.
 
-Nothing is lost and nothing is there twice. Up to the change every answer comes from the old operators, which owe
-nothing any more when it is made; afterwards every answer has a row that came later, and the shadow holds all its other
-rows. A crash before the step that makes the change leaves the old plan in force, and a shadow is forgotten.
+No answer is lost and none comes twice. Up to the change every answer comes from the old operators, which owe nothing
+any more when the change is made. Afterwards every answer has a row that came later, and the shadow holds all its other
+rows. A crash before the step that makes the change leaves the old plan in force, and the shadow is forgotten.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class MigrationProposal:
 
 @dataclass(slots=True)
 class ShadowProgress:
-    """How far a migration is that has begun: when it is ready, and what it has done so far.
+    """The progress of a migration that has begun: whether it is ready, and how many rows it has listed and hashed anew.
 
     For a parallel track, `newest` is the event time of the newest row that had come before, by number of a leaf port.
     """
@@ -89,14 +88,14 @@ class ShadowProgress:
     listed_rows: int = 0
 
     def share_done(self, context: StepContext) -> float:
-        """The share of the shadow's state that is there, from 0 to 1."""
+        """The share of the shadow's state that it has already, from 0 to 1."""
         if self.feeding is not None:
             return 1 - self.feeding.waiting / self.feeding.total if self.feeding.total else 1.0
         due = _dead(self, context)
         return sum(due) / len(due) if due else 1.0
 
     def rows_done(self, context: StepContext) -> int:
-        """The rows that were read and made so far for the shadow's state."""
+        """The rows that were read, and the joined rows that were made, for the shadow's state so far."""
         filling, owners = self.proposal.filling, context.shape.owners
         read = self.rehashed_rows + (self.feeding.total if self.feeding is not None else 0)
         made = filling.computed if self.feeding is not None else _shadow_ports(self.proposal.beside.plan.network)
@@ -131,7 +130,7 @@ def propose_migration(
     shape: Shape | None,
     running: PreparedPlan,
 ) -> MigrationProposal:
-    """Plan a migration; refused if it makes no sense. `prepare` knows the plan that is `running`."""
+    """Plan a migration; refused if it makes no sense. `prepare` keeps what the streaming query of `running` packs."""
     current = next(request.query for request in running.requests if request.name == name)
     if current.logical is None:
         raise ConfigError(f"the query {name!r} has no joins that could be put in another order")
@@ -157,14 +156,14 @@ def propose_migration(
 def begin_migration(
     opened: OpenedRun, proposal: MigrationProposal, strategy: str, no_rows: DataFrame, pace: int | None = None
 ) -> tuple[OpenedRun, ShadowProgress]:
-    """Begin between two batches: the shadow is there, with its state or without. `no_rows` are of the plan."""
+    """Begin a migration between two batches: put the shadow in force. `no_rows` is an empty batch of the new plan."""
     with opened.runner.between_batches() as context:
         check_begins(context, proposal, strategy)
         return _begin(opened, proposal, strategy, no_rows, pace)
 
 
 def check_begins(context: StepContext, proposal: MigrationProposal, strategy: str) -> None:
-    """Refuse a migration that cannot begin now by this strategy; nothing is changed yet."""
+    """Refuse a migration that cannot begin now by this strategy. Nothing has been changed yet."""
     if strategy == PARALLEL_TRACK:
         check_ends(proposal)
     if context.in_force.last is None:
@@ -180,14 +179,14 @@ def check_begins(context: StepContext, proposal: MigrationProposal, strategy: st
 
 
 def end_migration(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> OpenedRun | None:
-    """Go on with the shadow's operators; None, with nothing changed, if that is not possible yet."""
+    """Let the shadow take over. None, with nothing changed, if that is not possible yet."""
     with opened.runner.between_batches():
         return _end(opened, progress, no_rows)
 
 
 def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProposal], no_rows: DataFrame) -> OpenedRun:
-    """Begin and end a migration by moving state between the same two batches; it is planned there, too, by what is
-    dead then."""
+    """Plan, begin and end a migration by moving state between the same two batches: which rows are dead depends on the
+    batch before it."""
     with opened.runner.between_batches() as context:
         proposal = plan(context)
         check_begins(context, proposal, MOVING_STATE)
@@ -199,7 +198,7 @@ def replace_query(opened: OpenedRun, plan: Callable[[StepContext], MigrationProp
 
 
 def deliver_owed(opened: OpenedRun, proposal: MigrationProposal, no_rows: DataFrame) -> None:
-    """Deliver what the query's joins owe, and let their rows go on; to be called between two batches."""
+    """Deliver what the query's joins owe, and answer the rows that they hold back; to be called between two batches."""
     if not opened.runner.extra.settle(no_rows, opened.plan.network.joins_of(proposal.query)):
         raise ConfigError(REPEATED)
 
@@ -256,9 +255,9 @@ def cancel_migration(
 
 
 def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pace: int) -> StepContext:
-    """List the shadow's state, write what is hashed otherwise, and commit that."""
+    """List the shadow's state, write the rows that need another hash anew, and commit that."""
     filling, distribution = progress.proposal.filling, context.in_force.distribution
-    owners, cuts = context.shape.owners, context.adaptation.context().cuts
+    owners, cuts = context.shape.owners, context.decision_maker.context().cuts
     rehashed: Rehashed = {port: _rehashed(context, filling, port, no_rows) for port in filling.rehashed}
     for files in rehashed.values():
         progress.rehashed_rows += sum(file.rows for own in files for file in own)
@@ -280,7 +279,7 @@ def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pa
 
 
 def _others_wait(context: StepContext) -> dict[int, GroupSet]:
-    """Nothing goes on that belongs to operators beside the shadow, also what the next batch would let through."""
+    """By operator that is not the shadow's, the groups whose rows must go on waiting, as the next batch has them."""
     network, everything = context.plan.network, GroupSet.all(context.shape.groups)
     return {n: everything for n in range(len(network.operators)) if not network.is_shadow(n)}
 
@@ -301,7 +300,7 @@ def _rehashed(context: StepContext, filling: Filling, port: int, no_rows: DataFr
         state=context.run.checkpoint.state,
         epoch=context.run.checkpoint.epoch,
     )
-    context.adaptation.learn_cuts(cuts)
+    context.decision_maker.learn_cuts(cuts)
     return files
 
 
@@ -327,7 +326,7 @@ def _shadow_ports(network: Network) -> list[int]:
 
 
 def _leaf_ports(network: Network) -> dict[int, int]:
-    """The ports of the shadow that rows of an input come to, with the input."""
+    """The ports of the shadow that rows of an input come to; by port, the number of that input."""
     return {
         number: network.operators[n].ports[p].node
         for number, (n, p) in enumerate(network.ports)
@@ -355,7 +354,7 @@ def _dead(progress: ShadowProgress, context: StepContext) -> list[bool]:
 
 
 def check_ends(proposal: MigrationProposal) -> None:
-    """Refuse a parallel track that would never end, or nobody could tell when."""
+    """Refuse a parallel track that would never end, or whose end cannot be seen."""
     plan = proposal.beside.plan
     for port, leaf in _leaf_ports(plan.network).items():
         entry = plan.network.inputs[leaf]

@@ -1,12 +1,13 @@
-"""Replacing a running query by another one that can go on with its state (docs/migration.md, "Changing a query").
+"""Replace a running query by another one that can go on with its state (docs/migration.md, "Changing a query").
 
-It is done as a migration is (`migration`): the new query is a shadow beside the old one, filled from the state that is
-there, and takes its place between two batches. Up to the change every answer is the old query's; afterwards every
-answer is the new one's, and has a row that came later. Here it is found out what that means for the state, and what
-cannot be done.
+A replacement is made as a migration is (`migration`): the new query is a shadow beside the old one, filled from the
+state of the run, and takes its place between two batches. Up to the change every answer is the old query's; afterwards
+every answer is the new one's, and has a row that came later. This module plans it: which state goes where, and why a
+change is refused.
 
-A query that lacks rows after the change, or has some that it would not have taken, must not be taken for one that was
-answered all the time: its state gets an identity of its own (`Request.lacking`). So nothing else goes on with it.
+The new query may lack rows after the change, or have rows that it would not have taken itself. Then it is not the same
+as a query that was answered all the time, so its state gets an identity of its own (`Request.lacking`), and no other
+query goes on with it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ PrepareFor = Callable[[PreparedPlan], Prepare]
 
 @dataclass(frozen=True, slots=True)
 class ChangeProposal:
-    """What a change would do, and how; None if it cannot be done."""
+    """A planned change: its preview for the user, and the migration that makes it; None if it is refused."""
 
     preview: ChangePreview
     migration: MigrationProposal | None
@@ -79,7 +80,7 @@ def propose_change(
 
 
 def _not_joins(which: str, query: ContinuousQuery) -> Iterator[str]:
-    """Why a query is none that can be changed."""
+    """The reasons why a query cannot be changed; none for a plain join."""
     if query.united:
         yield f"{which} is a UNION ALL; remove() it and add() the new one, which answers what arrives from then on"
     elif query.grouping is not None:
@@ -96,7 +97,7 @@ def _not_joins(which: str, query: ContinuousQuery) -> Iterator[str]:
 def _beside(
     context: StepContext, questions: Mapping[str, Question], prepare: PrepareFor, current: Request, shadow: Shadow
 ) -> tuple[Proposal, PlannedChange]:
-    """The plan with the changed query as a shadow, and what becomes of the state in it."""
+    """The plan with the changed query as a shadow, and what becomes of the old query's state."""
     checkpoint = context.run.checkpoint
     beside = propose(checkpoint, questions, prepare(context.plan), shadow=shadow)
     network, layout, columns = beside.plan.network, beside.plan.layout, beside.plan.columns
@@ -134,7 +135,7 @@ def _followed(beside: Proposal, leaves: list[LeafState], fits: Mapping[int, Fit 
 
 
 def _limits(context: StepContext, beside: Proposal) -> Thresholds:
-    """What is dead at all ports by the watermarks of now. Debts, which only keep more, are left out."""
+    """The thresholds at all ports by the present watermarks. Debts, which only keep more rows, are left out."""
     checkpoint, last, layout = context.run.checkpoint, context.in_force.last, beside.plan.layout
     assert last is not None, "there was a step"
     newest = newest_under(last, checkpoint.plan(checkpoint.plan_number), beside.document)
@@ -142,7 +143,7 @@ def _limits(context: StepContext, beside: Proposal) -> Thresholds:
 
 
 def _rows(context: StepContext, beside: Proposal) -> dict[int, int]:
-    """How many rows lie at the ports of a plan, as far as they are there already."""
+    """The number of stored rows per port of a plan, for ports that the run has already."""
     checkpoint, owners = context.run.checkpoint, context.shape.owners
     now = [entry["identity"] for entry in checkpoint.plan(checkpoint.plan_number)["ports"]]
     number = {entry["identity"]: n for n, entry in enumerate(beside.document["ports"])}

@@ -1,9 +1,11 @@
-"""By which strategy a query migrates where that is left to us, and what each is predicted to take.
+"""The strategy of a migration, if the user names none, and the predicted cost of each strategy.
 
-`plan/orders/migration_choice` predicts and chooses; here it gets what was measured: rows that orders have in state and
-make per second; how long kernels take per row on this machine (`kernel/constants`, once per process, when it is first
-needed); how much longer recent steps took for their rows, and how long besides; and which share of the time they leave
-over.
+`plan/orders/migration_choice` predicts and chooses. This module feeds it with measurements:
+
+- the rows that each order stores, and makes per second;
+- the seconds that kernels take per row on this machine (`kernel/constants`, once per process, when first needed);
+- how much longer than that recent steps took for their rows, and how long for everything else;
+- the share of the time that batches leave over.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ from anabranch.runtime.driver.changes.migration import MigrationProposal, check_
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.result import StepResult
 
-# A pause that is no longer than so many seconds, or than so many batches usually take, is none.
+# A pause counts as none if it is not longer than this many seconds, or than this many batches usually take.
 UNNOTICED = 1.0
 UNNOTICED_BATCHES = 1.5
-# Steps with fewer rows of work do not tell what a row takes: most of their time goes to what any step needs.
+# Steps with fewer rows of work do not show the time per row: most of their time goes to what any step needs.
 TELLING_ROWS = 20_000
-# How much of their time batches leave over where that cannot be known.
+# The share of the time that batches leave over, where it cannot be measured.
 USUAL_SPARE = 0.25
 
 
@@ -51,7 +53,7 @@ def kernel_constants() -> Constants:
 def predictions(
     context: StepContext, proposal: MigrationProposal, estimates: Estimates, cores: int
 ) -> Mapping[Strategy, Prediction]:
-    """What the strategies that are possible are predicted to take where Spark has so many cores."""
+    """The predicted cost of every possible strategy, where Spark has some number of cores."""
     request = next(one for one in context.plan.requests if one.name == proposal.query)
     assert request.query.logical is not None, "it has joins"
     lateness = latenesses(context, request)
@@ -65,7 +67,7 @@ def predictions(
 
 
 def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish, results: Sequence[StepResult]) -> Strategy:
-    """The strategy to take, after these steps."""
+    """Choose a strategy by a wish; a pause that is short against `results`, the recent steps, counts as none."""
     usual = median(result.seconds for result in results[-RECENT_BATCHES:]) if results else 0.0
     unnoticed = max(UNNOTICED, UNNOTICED_BATCHES * usual)
     felt = [
@@ -78,19 +80,19 @@ def best_strategy(possible: Mapping[Strategy, Prediction], wish: Wish, results: 
 
 
 def capacity_of(results: Sequence[StepResult], constants: Constants, lanes: int) -> Capacity:
-    """How long work takes, as recent steps tell: what a step takes whatever its rows is the least of what they took
-    beside the work on their rows."""
+    """Estimate from recent steps how long work takes. The fixed time of a step is the least time that any of them took
+    beside the work on its rows."""
     recent = [result for result in results if result.seconds > 0][-RECENT_BATCHES:]
     works = [_work_of(result) for result in recent]
     telling = [n for n, work in enumerate(works) if work.inserted >= TELLING_ROWS]
     by_kernels = sum(works[n].seconds(constants) for n in telling)
-    taken = sum(sum(report.operator_cpu_ms) / 1000 for n in telling for report in recent[n].reports)
+    measured = sum(sum(report.operator_cpu_ms) / 1000 for n in telling for report in recent[n].reports)
     elapsed = recent[-1].time - recent[0].time if recent else 0.0
     busy = sum(result.seconds for result in recent[1:]) / elapsed if elapsed > 0 else 1 - USUAL_SPARE
     capacity = Capacity(
         constants,
         spare=min(max(1 - busy, 0.0), 1.0),
-        strain=max(taken / by_kernels, 1.0) if telling else 1.0,
+        strain=max(measured / by_kernels, 1.0) if telling else 1.0,
         lanes=lanes,
     )
     besides = [result.seconds - capacity.seconds(work) for result, work in zip(recent, works, strict=True)]
@@ -98,7 +100,7 @@ def capacity_of(results: Sequence[StepResult], constants: Constants, lanes: int)
 
 
 def _work_of(result: StepResult) -> Work:
-    """The work of a step: rows that came to operators were looked up and stored, others were made."""
+    """The work of a step: rows that came to operators were looked up and stored; results were made."""
     worked = sum(sum(report.worked) for report in result.reports)
     return Work(worked + sum(sum(report.produced) for report in result.reports), worked)
 

@@ -1,6 +1,6 @@
-"""The end of a step: let policies decide on what comes next, commit, and tell what was done.
+"""The end of a step: let policies decide, commit, and write events.
 
-What policies decide is committed with the step that they looked at. Nothing is told before the step counts.
+The decisions of policies are committed with the step that they looked at. Events are written only after the commit.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from anabranch.checkpoint.step import Delivery, End
 from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
+from anabranch.manager.diffusable import diffused_groups, names_in
 from anabranch.manager.memory.debt import backlog
-from anabranch.manager.monitor import Moment
+from anabranch.manager.runtime_monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.orders import Orders
@@ -36,7 +37,7 @@ from anabranch.state.report import Report, combine
 
 
 def commit(context: StepContext, orders: Orders, named: Reports, started: float) -> None:
-    """Commit a step whose answers have been delivered, and tell about it; it has `started` then."""
+    """Commit a step whose answers have been delivered, and write its events. It `started` at that time."""
     run, in_force, last = context.run, context.in_force, context.in_force.last
     combined = combine((report, manifest) for _, report, manifest in named.values())
     reports, manifests = [report for report, _ in combined], tuple(manifest for _, manifest in combined)
@@ -66,7 +67,9 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         hold=change.hold,
         moving=after.moving,
         diffusions=after.diffusions,
-        asked=in_force.asked,
+        initial=in_force.initial,
+        families=in_force.families,
+        apart=in_force.apart,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
@@ -76,7 +79,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     run.migrations.extend(change.migrations)
     run.reallocations.extend(change.reallocations)
     context.counters.add(reports, has_batch=orders.has_batch)
-    _tell(context, orders, change, reports, before, output_rows)
+    _write_events(context, orders, change, reports, before, output_rows)
     _keep_result(context, orders, reports, output_rows, time.perf_counter() - started)
 
 
@@ -95,7 +98,7 @@ def _adapt(
     manifests: tuple[Manifest, ...],
     newest: Sequence[int | None],
 ) -> Change:
-    """Let policies look at what the step leaves, and do what they decide."""
+    """Show policies a snapshot after the step, and apply the actions that they decide on."""
     settled = orders.times.limits.settled
     moment = Moment(
         step=orders.number,
@@ -108,13 +111,13 @@ def _adapt(
         orders=context.run.orders.latest,
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
-    change = context.adaptation.adapt(moment, distribution, reports)
+    change = context.decision_maker.adapt(moment, distribution, reports)
     if context.feeding is not None:
         change.hold = union_by_operator(change.hold, context.feeding.look(change.distribution))
     return change
 
 
-def _tell(
+def _write_events(
     context: StepContext,
     orders: Orders,
     change: Change,
@@ -122,7 +125,7 @@ def _tell(
     before: Sequence[Manifest],
     output_rows: dict[str, int],
 ) -> None:
-    """Tell what the step has done, as events; `before` are the manifests that it opened."""
+    """Write the events of a step; `before` are the manifests that it opened."""
     events = context.run.events
     rows = _total(output_rows)
     answered = rows if isinstance(orders.kind, Delivery) else None
@@ -139,7 +142,7 @@ def _tell(
 def _keep_result(
     context: StepContext, orders: Orders, reports: list[Report], output_rows: dict[str, int], seconds: float
 ) -> None:
-    """Keep what the step tells the user; what is known of partition groups only for the last step."""
+    """Keep the result of a step for progress; the statistics of partition groups only for the last step."""
     run, step = context.run, context.in_force.last
     results = run.results
     assert step is not None, "a step was committed"
@@ -165,6 +168,7 @@ def _keep_result(
             step.totals,
             context.memory_uses(),
             groups,
+            diffused_groups(step.routings, step.diffusions, names_in(shape)),
             seconds,
             run.clock(),
         )

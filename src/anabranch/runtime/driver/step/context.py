@@ -1,21 +1,21 @@
-"""What all steps of a run under one plan have in common: one frozen value, passed to whatever makes a step.
+"""The context of steps: one frozen value with the parts that all steps of a run under one plan share.
 
-What changes from step to step is in the parts that keep account of it: what is in force (`checkpoint/in_force`), the
-counters, the adaptation, events and results. A change of plan is a new context over the same checkpoint.
+Whatever changes from step to step is inside these parts: the step in force (`checkpoint/in_force`), the counters, the
+decision maker, events and results. A change of plan is a new context over the same checkpoint.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
 from anabranch.manager.actions import MigrateQuery, ReallocateOperator
-from anabranch.manager.adaptation import Adaptation
+from anabranch.manager.decision_maker import DecisionMaker
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.memory.debt import backlog
 from anabranch.manager.memory.memory_use import MemoryUse, Shortage, memory_uses
@@ -32,17 +32,18 @@ from anabranch.runtime.driver.step.result import StepResult, StepSettings
 from anabranch.runtime.driver.step.times import Times
 from anabranch.runtime.exchange.processors import Processors
 from anabranch.runtime.exchange.split import Split
-from anabranch.runtime.sinks.answers import Answers
+from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.state.manifest import Manifest
+from anabranch.state.runs.run import FileCuts
 
 
 @dataclass(frozen=True, slots=True)
 class RunParts:
-    """What a run keeps while plans change: settings, budgets, its checkpoint, and where it tells what happens.
+    """The parts of a run that stay while plans change: settings, budgets, its checkpoint, its events and results.
 
-    `clock` gives the time that policies go by, in seconds since 1970. How long work took is measured, whatever it says.
-    `orders` is what is known of orders of joins; `migrations` and `reallocations` are those that policies have decided
-    on and that nobody has begun yet. Policies that go on from plan to plan are in `spanning`, by their position.
+    `clock` is the time that policies go by, in seconds since 1970; how long work takes is measured without it. `orders`
+    are the measured costs of orders of joins. `migrations` and `reallocations` are those that policies have decided on
+    and that have not begun yet. Policies that go on from plan to plan are in `spanning`, by their position.
     """
 
     settings: StepSettings
@@ -59,7 +60,7 @@ class RunParts:
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """A run under one plan. `shape` is the plan as policies see it, `shortage` watches over memory.
+    """A run under one plan. `shape` is the plan as policies see it, `shortage` warns of too little memory.
 
     While a query migrates, `feeding` keeps account of the rows of its shadow that wait.
     """
@@ -71,14 +72,14 @@ class StepContext:
     processors: Processors
     times: Times
     in_force: InForce
-    adaptation: Adaptation
+    decision_maker: DecisionMaker
     counters: Counters
     shortage: Shortage
     feeding: Feeding | None = None
 
     @property
     def layout(self) -> Layout:
-        """How the plan's rows travel."""
+        """The layout of the plan's rows in exchanges."""
         return self.plan.layout
 
     @property
@@ -88,34 +89,58 @@ class StepContext:
 
     @property
     def settled(self) -> tuple[int | None, ...]:
-        """Up to when each grouping has been answered."""
+        """The time up to which each grouping has been answered."""
         last = self.in_force.last
         return last.settled if last else (None,) * self.layout.groupings
 
     def backlog(self) -> Backlog:
-        """What is behind the watermarks."""
+        """The rows and results that are behind the watermarks: spilled, held back or owed."""
         return backlog(self.shape, self.manifests)
 
     def memory_uses(self) -> tuple[MemoryUse, ...]:
-        """What the memory of each processor is used for."""
+        """The use of each processor's memory."""
         return memory_uses(self.shape, self.run.memory, self.manifests, self.settled)
 
 
 def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepContext:
-    """Put together what makes the steps of a run under a plan; nothing is in force yet."""
+    """Put together the context of a run under a plan; no step is in force yet."""
     layout = plan.layout
-    shape = shape_of(plan.network, layout.processor, layout.families)
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
     empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
-    asked = InitialPlacement(run.settings.processors, layout.placements)
+    initial = InitialPlacement(run.settings.processors, plan.initial)
     return StepContext(
         run=run,
         plan=plan,
         shape=shape,
         answers=answers,
-        processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
+        processors=_processors(plan, answers),
         times=Times(plan.network, layout),
-        in_force=InForce(run.checkpoint, asked, empty),
-        adaptation=Adaptation(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning),
+        in_force=InForce(run.checkpoint, initial, empty, layout.allocation),
+        decision_maker=_decision_maker(run, shape),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )
+
+
+def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequence[Target]) -> StepContext:
+    """The context of the same plan with its operators elsewhere: what was counted and what is in force stays."""
+    layout = plan.layout
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
+    answers = Answers(layout, targets)
+    return replace(
+        before,
+        plan=plan,
+        shape=shape,
+        answers=answers,
+        processors=_processors(plan, answers),
+        times=Times(plan.network, layout),
+        decision_maker=_decision_maker(before.run, shape, before.decision_maker.cuts),
+    )
+
+
+def _processors(plan: PreparedPlan, answers: Answers) -> Processors:
+    return Processors(plan.layout, answers.plan, Split(plan.layout, plan.packing, plan.shares))
+
+
+def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = None) -> DecisionMaker:
+    return DecisionMaker(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning, cuts)

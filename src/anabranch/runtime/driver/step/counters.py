@@ -1,4 +1,4 @@
-"""What a run has done since it was started: steps, rows and time."""
+"""Counters of a run since it was started: steps, rows and time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Counters:
         self._last = time.monotonic()
 
     def add(self, reports: Sequence[Report], *, has_batch: bool) -> None:
-        """A step was committed."""
+        """Count a step that was committed."""
         for report in reports:
             self._received = [a + b for a, b in zip(self._received, report.received, strict=True)]
             self._produced = [a + b for a, b in zip(self._produced, report.produced, strict=True)]
@@ -31,22 +31,22 @@ class Counters:
         self._batches += has_batch
 
     def took(self, seconds: float) -> None:
-        """The last step took so long."""
+        """Note how long the last step took."""
         self._seconds += seconds
         self._last = time.monotonic()
 
     @property
     def idle(self) -> float:
-        """For how many seconds no step has come to its end."""
+        """The seconds since the last step ended."""
         return time.monotonic() - self._last
 
     @property
     def usual_rows(self) -> float:
-        """How many rows a batch has brought on average; 0 before the first."""
+        """The rows of an average batch; 0 before the first."""
         return sum(self._received) / self._batches if self._batches else 0.0
 
     def measured(self, manifests: Sequence[Manifest]) -> Measured | None:
-        """What was done so far, operator by operator; None before the first step."""
+        """Rows, results and time so far, operator by operator; None before the first step."""
         if not self.steps:
             return None
         spines = zip(*(manifest.spines for manifest in manifests), strict=True)

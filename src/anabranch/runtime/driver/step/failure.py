@@ -1,4 +1,4 @@
-"""Why a step has failed, in words that help: the processor's own, or what can be found out about it."""
+"""Explain why a step has failed: by the error that a processor has written, or by a search for the row at fault."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def explain_failure(
 ) -> BaseException:
     """The error that a user should see for an error in a step.
 
-    `directory` has the reports of the step's processors; `yielded` is what they yield in each round.
+    `directory` has the reports of the step's processors; `yielded` makes the rows that they yield in each round.
     """
     if isinstance(error, AnabranchError):
         return error
@@ -32,18 +32,19 @@ def explain_failure(
         kind = getattr(errors, body["error"], AnabranchError)
         explained: AnabranchError = kind(body["message"])
         return explained
-    told = full_disk_inside(error) or unreadable_source(error)
-    if told is None and is_of_the_data(error):
-        told = _joined_row(error, layout, yielded()) or answers.failing_row(error)
-    return told or error
+    explanation = full_disk_inside(error) or unreadable_source(error)
+    if explanation is None and is_of_the_data(error):
+        explanation = _joined_row(error, layout, yielded()) or answers.failing_row(error)
+    return explanation or error
 
 
 def _joined_row(error: BaseException, layout: Layout, yielded: list[DataFrame]) -> AnabranchError | None:
+    """The error with the joined row that an expression between two rounds fails on; None if it fails on none."""
     for exchange, rows in zip(layout.exchanges, yielded, strict=False):
         for lane in exchange.lanes:
             joined = rows.where(f"{INPUT} = {lane.tag}").selectExpr(*joined_columns(lane))
             computed = [Output(f"{n}", text) for n, (_, text) in enumerate(lane.computed, start=1)]
-            told = failing_joined_row(all_of(lane.conditions), computed, joined, error)
-            if told is not None:
-                return told
+            explanation = failing_joined_row(all_of(lane.conditions), computed, joined, error)
+            if explanation is not None:
+                return explanation
     return None

@@ -1,4 +1,4 @@
-"""What a step asks of each processor, composed by the driver, which has all manifests."""
+"""The orders of a step: the task of each processor, composed by the driver, which has all manifests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from anabranch.state.spill import CleanUp
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """A step that is about to be made: its number and kind, and what holds in it.
+    """A step that is about to be made: its number, kind and times.
 
-    `sink_id` is the id under which sinks get its answers: that of Spark's batch, moved up by the steps without a batch
-    before it. It writes into `directory`. By operator: what it cleans up, and the groups whose rows wait. Both are on
-    record before, so that a batch that is repeated after a crash gives the same rows under its id.
+    `sink_id` is the id under which sinks get its answers: the id of Spark's batch, moved up by the steps without a
+    batch before it. Processors write reports into `directory`. `clean_up` and `hold` are by operator: the groups to
+    clean up, and those whose rows wait. Both are on record before the step, so that a batch that is repeated after a
+    crash gives the same rows under its id.
     """
 
     number: int
@@ -35,17 +36,17 @@ class Orders:
 
     @property
     def has_batch(self) -> bool:
-        """Whether Spark has brought rows for it."""
+        """Whether it is the step of a batch of Spark's."""
         return isinstance(self.kind, Batch)
 
     @property
     def gives_answers(self) -> bool:
-        """Whether sinks hear of it."""
+        """Whether sinks get answers of it: of every step but a replay."""
         return not isinstance(self.kind, Replay)
 
 
 def compose(context: StepContext, kind: StepKind) -> Orders:
-    """What the step after the last one is to do."""
+    """Compose the orders of the step after the last one."""
     last, checkpoint = context.in_force.last, context.run.checkpoint
     number = checkpoint.next_number
     ending = isinstance(kind, End)
@@ -71,10 +72,10 @@ def compose(context: StepContext, kind: StepKind) -> Orders:
 
 
 def tasks(context: StepContext, orders: Orders, folders: Sequence[Path | None]) -> list[StepTask]:
-    """What the step asks of each processor; `folders` are where they write what comes out of each outlet."""
+    """The task of each processor in a step; `folders` are where they write the results of each outlet."""
     now, checkpoint = context.run.clock(), context.run.checkpoint
-    distribution, cuts = context.in_force.distribution, context.adaptation.cuts
-    warm = context.adaptation.relocator.to_warm(distribution)
+    distribution, cuts = context.in_force.distribution, context.decision_maker.cuts
+    warm = context.decision_maker.connections.to_warm(distribution)
     owners, purge = context.shape.owners, orders.times.limits.purge
     return [
         StepTask(

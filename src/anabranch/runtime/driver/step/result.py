@@ -1,4 +1,4 @@
-"""What a step is told to do with what it gets, and what it tells the user afterwards."""
+"""The settings that a step needs, and the result that a committed step leaves for progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.manager.memory.memory_use import MemoryUse
+from anabranch.manager.patterns import Pattern, Spread
 from anabranch.manager.snapshot import Policy
+from anabranch.observe.diffused import DiffusedGroups
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
@@ -20,7 +22,7 @@ NO_BATCH = -1
 
 @dataclass(frozen=True, slots=True)
 class StepSettings:
-    """What the engine was told that matters to a step; `whole` operators are not spread when it is rescaled."""
+    """The settings of the engine that matter to a step; `pattern` places operators anew when the run is rescaled."""
 
     processors: int
     groups: int
@@ -28,16 +30,17 @@ class StepSettings:
     quarantine: Path | None
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
-    whole: bool = False
+    pattern: Pattern = field(default_factory=Spread)
 
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """A committed step as told to the user; `output_rows` are by query, `operators` are named in the order of reports.
+    """The result of a committed step, from which progress is made.
 
-    `memory` is per processor: what its memory is used for, and what it owes. So are `groups`, what is known of the
-    partition groups of each operator; they are kept for the last step only. The step took so many `seconds`, and was
-    committed at a `time` of the driver's clock.
+    `output_rows` are by query; `operators` are names, in the order of reports. `memory` is per processor: the use of
+    its memory, and what it owes. `groups` are per processor, too: the statistics of the partition groups of each
+    operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`,
+    and was committed at `time` by the driver's clock.
     """
 
     batch_id: int
@@ -50,16 +53,17 @@ class StepResult:
     totals: dict[str, Any] = field(default_factory=dict)
     memory: tuple[MemoryUse, ...] = ()
     groups: tuple[dict[str, Any], ...] = ()
+    diffused: tuple[DiffusedGroups, ...] = ()
     seconds: float = 0.0
     time: float = 0.0
 
     def without_groups(self) -> StepResult:
-        """The same, told in fewer words."""
+        """The same result without statistics of partition groups, to be kept for longer."""
         return replace(self, groups=())
 
 
 def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[str, int]) -> dict[str, Any]:
-    """Totals after a step. Rows of an answer are None from the first batch on in which nobody counted them."""
+    """Totals after a step. The rows of an answer are None from the first batch on in which they were not counted."""
     results = dict(totals.get("results", {}))
     for name, rows in output_rows.items():
         before = results.get(name, 0)
@@ -77,7 +81,7 @@ def add_totals(totals: dict[str, Any], reports: list[Report], output_rows: dict[
 
 
 def publish(reports: list[Report], settings: StepSettings, tag: str, batch_id: int, directory: Path) -> None:
-    """Put rejected and late rows where the user wants them, under names that depend on the batch only."""
+    """Publish rejected and late rows in the user's folders, in files whose names depend on the batch only."""
     for report in reports:
         for name, target in (
             (report.rejected_file, settings.quarantine),
@@ -90,21 +94,21 @@ def publish(reports: list[Report], settings: StepSettings, tag: str, batch_id: i
 
 
 def unpublish(settings: StepSettings, tag: str, batch_id: int) -> None:
-    """Take back what a crashed attempt at a batch may have published: it may have been on other processors."""
+    """Remove the files that a crashed attempt at a batch may have published, perhaps with other processors."""
     for aside in filter(None, (settings.quarantine, settings.late_rows)):
         for leftover in aside.glob(f"{tag}-{batch_id:010d}-*"):
             leftover.unlink()
 
 
 def latest(times: Sequence[Sequence[int | None]]) -> list[int | None]:
-    """The latest of some times, per source."""
+    """The latest time per source; None where there is none."""
     return [max((time for time in seen if time is not None), default=None) for seen in zip(*times, strict=True)]
 
 
 def name_reports(
     number: int, reports: Reports, adapted: Mapping[int, tuple[Report, Manifest]], directory: Path
 ) -> tuple[str, ...]:
-    """The reports that a step consists of; those of processors whose state was adapted are written anew."""
+    """Name the reports that a step consists of; those of processors whose state was adapted are written anew."""
     names = [name for name, report, _ in reports.values() if report.processor not in adapted]
     for p, (report, manifest) in adapted.items():
         names.append(f"{number:010d}-{p:04d}-adapted.json")

@@ -37,7 +37,7 @@ def take_step(context: StepContext, kind: StepKind, packed: DataFrame, sink_sess
 
 
 def _deliver(context: StepContext, orders: Orders, packed: DataFrame, sink_session: SparkSession) -> Reports:
-    """Run the processors, all of them to their end, and bring their results to the sinks."""
+    """Run the processors, all of them to their end, and give the sinks their results; the reports of the step."""
     if not orders.gives_answers:
         nowhere = (None,) * len(context.layout.outlets)
         return context.processors.run(packed, tasks(context, orders, nowhere))

@@ -1,4 +1,4 @@
-"""The times of a step: what is late, dead and settled in it, and what results that come later cannot be older than."""
+"""The times of a step: when rows are late, dead and settled in it, and how old results of later rows can be."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from anabranch.runtime.compile.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class StepTimes:
-    """What holds in a step. `settled` is per grouping; `since` per operator: no result of later rows is older."""
+    """The times that hold in a step. `settled` is per grouping; `since` per operator: no result of later rows is
+    older."""
 
     limits: Thresholds
     settled: tuple[Settled, ...]
     since: tuple[int | None, ...]
 
     def standing_still(self) -> StepTimes:
-        """The same, but nothing is settled that was not before."""
+        """The same times, but no further row is settled."""
         settled = tuple(Settled(then.since, then.since) for then in self.settled)
         before = tuple(then.since for then in self.settled)
         return replace(self, limits=replace(self.limits, settled=before), settled=settled)
@@ -40,12 +41,12 @@ class Times:
     """The arithmetic of event time for one plan."""
 
     def __init__(self, network: Network, layout: Layout) -> None:
-        """Of a network, laid out."""
+        """Take a network and its layout."""
         self._network = network
         self._layout = layout
 
     def of_step(self, last: Step | None, backlog: Backlog, *, ending: bool) -> StepTimes:
-        """What holds in the step after the last one; it may take the input for ended."""
+        """The times of the step after the last one. An `ending` step settles all rows, as if the input had ended."""
         newest = last.newest if last else (None,) * len(self._layout.inputs)
         before = last.settled if last else (None,) * self._layout.groupings
         limits = self._thresholds(newest, before, backlog)
@@ -60,7 +61,7 @@ class Times:
     def since(
         self, newest: Sequence[int | None], settled: Sequence[int | None], backlog: Backlog
     ) -> tuple[int | None, ...]:
-        """Per operator, what results of rows that come after a step cannot be older than."""
+        """Per operator, the time that results of rows that come after a step cannot be older than."""
         return self._since(replace(self._thresholds(newest, settled, backlog), settled=tuple(settled)), backlog)
 
     def waiting(self, last: Step | None) -> bool:
@@ -84,14 +85,14 @@ class Times:
 
     def _since(self, limits: Thresholds, backlog: Backlog) -> tuple[int | None, ...]:
         network, groupings = self._network, self._layout.processor.groupings
-        found = []
+        times = []
         for n in range(len(network.operators)):
             node = len(network.inputs) + n
             inside, lower = network.inputs_of(node), network.operators_of(node)[:-1]
             if n in groupings:
-                found.append(limits.settled[groupings.index(n)])
+                times.append(limits.settled[groupings.index(n)])
             else:
                 owed = {m: time for m, time in backlog.owed.items() if m in lower}
                 held = {m: time for m, time in backlog.held.items() if m in lower or m == n}
-                found.append(frontier(inside, (*lower, n), limits.marks, earlier_times(owed, held)))
-        return tuple(found)
+                times.append(frontier(inside, (*lower, n), limits.marks, earlier_times(owed, held)))
+        return tuple(times)

@@ -1,4 +1,4 @@
-"""The monitor: turns the reports of processors into a snapshot for policies, after each step."""
+"""The runtime monitor (paper 5, section 4.3): from the reports of processors to a snapshot for policies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Moment:
     orders: OrderCosts | None = None
 
 
-class Monitor:
+class RuntimeMonitor:
     """Makes snapshots of a run; remembers when it made the last one, and what has just come back from disk."""
 
     def __init__(

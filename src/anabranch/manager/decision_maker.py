@@ -1,4 +1,5 @@
-"""Adapt a run between two batches: let policies look at the state, and carry out what they decide.
+"""The decision maker (paper 5, section 4.3): let policies look at a run between two batches, and carry out what they
+decide.
 
 Everything here is an edit of manifests and placements, made by the driver before it commits a step. All policies look
 at the same state, so a processor that has a part in what one has decided is left alone by those after it: it does not
@@ -17,18 +18,20 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
-from anabranch.manager.distribution import Distribution, Relocator
+from anabranch.manager.actions.sentence import Sentence
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
-from anabranch.manager.monitor import Moment, Monitor
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing
+from anabranch.manager.runtime_monitor import Moment, RuntimeMonitor
 from anabranch.manager.snapshot import Policy, Snapshot
 from anabranch.state.groups import union_by_operator
 from anabranch.state.report import Report
 from anabranch.state.runs.run import FileCuts
 
 
-class Adaptation:
+class DecisionMaker:
     """Adapts a run between its steps, with the run's own copy of the policies."""
 
     def __init__(
@@ -39,18 +42,19 @@ class Adaptation:
         policies: Sequence[Policy],
         clock: Callable[[], float] = time.time,
         spanning: dict[int, Policy] | None = None,
+        cuts: FileCuts | None = None,
     ) -> None:
         """Nothing is done yet. Runs are found in the folder `state`.
 
         A policy begins anew with each plan, unless it has an attribute `spans_plans` that is true: the run's copy of
-        such a one is kept in `spanning`, by its position.
+        such a one is kept in `spanning`, by its position. Where groups begin in files may be known already (`cuts`).
         """
         self.plan = plan
         self._clock = clock
         self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
-        self.cuts = FileCuts(state, plan.groups)
-        self._monitor = Monitor(plan, memory, self.cuts, clock)
-        self.relocator = Relocator(plan, self.cuts, clock)
+        self.cuts = FileCuts(state, plan.groups) if cuts is None else cuts
+        self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock)
+        self.connections = ConnectionManager(plan, self.cuts, clock)
 
     def adapt(self, moment: Moment, distribution: Distribution, reports: Sequence[Report]) -> Change:
         """Change a distribution after a step: relocations under way go on, and actions of policies are applied.
@@ -63,17 +67,19 @@ class Adaptation:
             report.cuts = {}
         self.cuts.forget_others({name for manifest in distribution.manifests for name in manifest.files()})
         change = Change(distribution)
-        note_relocations(change, *self.relocator.go_on(distribution), self.plan)
+        note_relocations(change, *self.connections.go_on(distribution), self.plan)
         context = self.context(moment.step, moment.since)
         snapshot = self._monitor.snapshot(moment, change.distribution, reports, change.parties)
         for policy in self._policies:
-            taken = change.parties
+            taken, done = change.parties, list[Action]()
             for action in _decided(policy, snapshot):
                 _check_is_action(action, policy)
                 if not action.must_wait(change, taken):
                     _check_makes_sense(action, policy, change, context)
                     action.apply(change, context)
-        change.hold = union_by_operator(change.hold, self.relocator.held_back(change.distribution))
+                    done.append(action)
+            change.sentences += _told(policy, done)
+        change.hold = union_by_operator(change.hold, self.connections.held_back(change.distribution))
         return change
 
     def snapshot(self, moment: Moment, distribution: Distribution) -> Snapshot:
@@ -93,7 +99,7 @@ class Adaptation:
 
     def context(self, step: int = 0, since: Sequence[int | None] = ()) -> Context:
         """The context of actions that are applied after a step, now."""
-        return Context(self.plan, step, since, self._clock(), self.relocator, self.cuts)
+        return Context(self.plan, step, since, self._clock(), self.connections, self.cuts)
 
 
 def _own_copies(policies: Sequence[Policy], spanning: dict[int, Policy]) -> list[Policy]:
@@ -114,6 +120,12 @@ def _decided(policy: Policy, snapshot: Snapshot) -> Iterable[Action]:
             f"the policy {policy!r} decided on {actions!r}; its decide() must return actions, or [] for none"
         )
     return actions
+
+
+def _told(policy: Policy, done: Sequence[Action]) -> list[Sentence]:
+    """What a policy has to tell, once some of its actions are done."""
+    tell = getattr(policy, "tell", None)
+    return [] if tell is None else list(tell(done))
 
 
 def _check_is_action(action: Action, policy: Policy) -> None:

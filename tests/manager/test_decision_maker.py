@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from anabranch.manager.actions import Action
-from anabranch.manager.adaptation import Adaptation
+from anabranch.manager.decision_maker import DecisionMaker
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
-from anabranch.manager.monitor import Moment
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.manager.runtime_monitor import Moment
 from anabranch.manager.snapshot import Policy, Snapshot
 from anabranch.plan.routing import Everywhere, Routing, Spread, owned_by
 from anabranch.state.groups import GroupSet
@@ -55,8 +55,8 @@ def test_policies_know_which_groups_are_diffused_where_and_which_of_their_stream
     hosts = (0, 1)
     routing = Routing((0,) * GROUPS).diffuse([2], (Spread(hosts, (1.0, 1.0)), Everywhere(hosts)))
     distribution = Distribution((manifest, Manifest.empty(2, 1)), (routing,))
-    adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), [Keeps()])
-    adaptation.adapt(Moment(1, (None,), ()), distribution, [Report.empty(p, 2, 1, 0) for p in range(2)])
+    decision_maker = DecisionMaker(plan, tmp_path, MemoryBudgets(100), [Keeps()])
+    decision_maker.adapt(Moment(1, (None,), ()), distribution, [Report.empty(p, 2, 1, 0) for p in range(2)])
     [shown] = SHOWN
     assert shown.routings == (routing,)
     for processor in shown.processors:
@@ -83,12 +83,12 @@ def test_only_joins_that_run_by_themselves_can_be_diffused() -> None:
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:
     SEEN.clear()
     plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
-    adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), [Looks()])
+    decision_maker = DecisionMaker(plan, tmp_path, MemoryBudgets(100), [Looks()])
     found = Distribution((Manifest.empty(2, 1),), owned_by([(0,) * GROUPS]))
     for step, back in enumerate([[1], [], [2, 3], []], start=1):
         groups = GroupSet.of(GROUPS, back)
         cleaned_up = {0: CleanUp(GroupSet.all(GROUPS), groups)}
-        adaptation.adapt(Moment(step, (None,), (), cleaned_up), found, [Report.empty(0, 2, 1, 0)])
+        decision_maker.adapt(Moment(step, (None,), (), cleaned_up), found, [Report.empty(0, 2, 1, 0)])
     assert SEEN == [[1], [1], [2, 3], [2, 3]]
 
 
@@ -111,7 +111,7 @@ def test_a_policy_begins_anew_with_each_plan_unless_it_spans_plans(tmp_path: Pat
     distribution = Distribution((Manifest.empty(2, 1),), owned_by([(0,) * GROUPS]))
     for operators in ("join", "join", "another join"):
         plan = PlanShape((OperatorShape(0, operators, (0, 1)),), GROUPS)
-        adaptation = Adaptation(plan, tmp_path, MemoryBudgets(100), given, spanning=spanning)
-        adaptation.adapt(Moment(1, (None,), ()), distribution, [Report.empty(0, 2, 1, 0)])
+        decision_maker = DecisionMaker(plan, tmp_path, MemoryBudgets(100), given, spanning=spanning)
+        decision_maker.adapt(Moment(1, (None,), ()), distribution, [Report.empty(0, 2, 1, 0)])
     assert SEEN == [[False, 1], [True, 1], [False, 1], [True, 2], [False, 1], [True, 3]]
     assert [policy.asked for policy in given] == [0, 0], "each run has copies of its own"
