@@ -83,6 +83,16 @@ def test_migrating_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Pa
     life.check()
 
 
+@pytest.mark.parametrize("seed", [2, 5])
+def test_reallocating_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Operators and sub-plans go anywhere, with spills, moves, rescales, migrations and crashes in between."""
+    plan, policies = draw_grouped(seed) if seed % 2 else draw(seed, 4), (ChanceSpill(seed), ChanceMoves(seed))
+    hardships = Hardships(policies, crashes=0.4, migrations=0.2, diffusions=0.2, reallocations=0.8)
+    life = Life(spark, tmp_path, plan, random.Random(seed), hardships=hardships)
+    life.live()
+    life.check()
+
+
 @pytest.mark.parametrize("seed", [10])
 def test_migrating_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     policies = (ChanceSpill(seed), ChanceMoves(seed))

@@ -81,6 +81,7 @@ def draw_round(seed: int) -> Drawn:
         changes=bool(others) and rng.random() < 0.7,
         reshaped=rng.random() < 0.2,
         migrations=rng.choice([0.0, 0.4, 0.8]),
+        reallocations=rng.choice([0.0, 0.4, 0.8]),
     )
     return Drawn(plan, others, hardships, odd=rng.random() < 0.2)
 

@@ -143,4 +143,13 @@ def _processors(plan: PreparedPlan, answers: Answers) -> Processors:
 
 
 def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = None) -> DecisionMaker:
-    return DecisionMaker(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning, cuts)
+    return DecisionMaker(
+        shape,
+        run.checkpoint.state,
+        run.memory,
+        run.settings.policies,
+        run.clock,
+        run.spanning,
+        cuts,
+        run.settings.properties,
+    )

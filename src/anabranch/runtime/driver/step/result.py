@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from anabranch.manager.allocation.properties import NO_PROPERTIES, Properties
 from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.manager.patterns import Pattern, Spread
 from anabranch.manager.snapshot import Policy
@@ -31,6 +32,7 @@ class StepSettings:
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
     pattern: Pattern = field(default_factory=Spread)
+    properties: Properties = NO_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)
