@@ -17,6 +17,7 @@ from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import migration as migration_benchmark
 from anabranch.bench import orders as orders_benchmark
 from anabranch.bench import relocation as relocation_benchmark
+from anabranch.bench import skew as skew_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.changes import ChangesOptions
@@ -31,9 +32,11 @@ from anabranch.bench.contenders.job import (
     TRANSFORM,
 )
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
+from anabranch.bench.inputs.skewed import INPUTS
 from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.orders import OrdersOptions
 from anabranch.bench.relocation import RelocationOptions
+from anabranch.bench.skew import SkewOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
@@ -66,6 +69,7 @@ Options = TypeVar(
     ChangesOptions,
     MigrationOptions,
     OrdersOptions,
+    SkewOptions,
 )
 
 
@@ -86,6 +90,7 @@ _RELOCATION = _defaults(RelocationOptions)
 _CHANGES = _defaults(ChangesOptions)
 _MIGRATION = _defaults(MigrationOptions)
 _ORDERS = _defaults(OrdersOptions)
+_SKEW = _defaults(SkewOptions)
 
 
 @reported
@@ -374,6 +379,41 @@ def orders(
     with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
         result = orders_benchmark.run(spark, _chosen(OrdersOptions, chosen, folder), report)
     show(result.to_json() if as_json else orders_benchmark.table(result))
+    keep(origin, result, save)
+    if not result.hold:
+        raise typer.Exit(FAILED)
+
+
+@reported
+def skew(
+    only: Annotated[
+        list[str] | None, typer.Option("--input", help=f"Repeat to choose some of {', '.join(INPUTS)}; else all.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of both streams per batch.", min=3)] = _SKEW["rows"],
+    batches: Annotated[int, typer.Option(help="Batches of each.", min=1, max=100)] = _SKEW["batches"],
+    window: Annotated[int, typer.Option(help="Batches in a window.", min=1)] = _SKEW["window"],
+    last: Annotated[int, typer.Option(help="Batches that count in the end.", min=1)] = _SKEW["last"],
+    processors: Annotated[
+        int, typer.Option(help="Query processors; for Spark's join, shuffle partitions.", min=2)
+    ] = _SKEW["processors"],
+    seed: Seed = _SKEW["seed"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """A join with a hot key: hash partitioned, with the policy Diffusion, and by Spark itself, batch by batch in turn.
+
+    Half of both streams is on one key; and Nexmark's bids and auctions, hot bidders a thousand times hotter. Checks the
+    answers, and by count that the busiest processor has at most 1.3 times the mean work with diffusion, and over twice
+    without; the exit code is 1 if not. Throughput is reported beside it.
+    """
+    chosen = locals()
+    origin = begin("skew", save)
+    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
+        options = _chosen(SkewOptions, chosen, folder, inputs=tuple(only or INPUTS))
+        result = skew_benchmark.run(spark, options, report)
+    show(result.to_json() if as_json else skew_benchmark.table(result))
     keep(origin, result, save)
     if not result.hold:
         raise typer.Exit(FAILED)

@@ -2,4 +2,5 @@
 
 recipe        an input as a value, the files made from it, and the number of results that it must give
 flat_recipes  the inputs of `bench flat`
+skewed        the inputs of `bench skew`
 """
