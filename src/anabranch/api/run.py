@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.changes.host import check_quiet
@@ -197,6 +197,23 @@ class Run:
         """
         with self._live.between_batches("rescaled", "the run cannot be"):
             self._live.runner.manual.rescale(processors)
+
+    def reallocate(
+        self, operators: str | Sequence[str], *, to: int | str | None, subplan: bool = False, apart: bool = False
+    ) -> None:
+        """Let operators go on at another processor, with their state, between two batches (docs/placement.md).
+
+        Nothing is copied, and Spark's query is not restarted. The rounds of the plan are compiled for the new places:
+        operators that run fused with others need a round of their own elsewhere, which the event tells.
+
+        Args:
+            operators: the name of an operator in events and progress, or several.
+            to: the number of the processor, or None for all processors; "stay" for none other than now.
+            subplan: whether whatever only feeds these operators goes along.
+            apart: whether they run in rounds of their own, whatever else is at their place.
+        """
+        with self._live.between_batches("reallocated", "no operator can be"):
+            self._live.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
     def migrate(
         self,

@@ -14,7 +14,6 @@ the last batches are than without diffusion, which no more than the cores of the
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -139,10 +138,6 @@ class SkewResult:
             for result in self.inputs
         }
         return asdict(self) | {"summary": summary}
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: SkewOptions, report: Callable[[str], None]) -> SkewResult:

@@ -68,6 +68,8 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         moving=after.moving,
         diffusions=after.diffusions,
         initial=in_force.initial,
+        families=in_force.families,
+        apart=in_force.apart,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
