@@ -5,6 +5,7 @@ throughput      one input through Anabranch and through Spark's own stream-strea
 flat            cost follows the work of a batch, and not the size of the history
 tight           state may be larger than its memory
 relocation      the costs of moving state, in a query that runs in this process
+diffusion       the costs of spreading hot partition groups over processors, switching roles and going back, likewise
 migration       the costs of changing the order of joins, likewise
 orders          a run that starts in its worst order of joins becomes as fast as one that starts in its best
 changes         the pause that other queries see when queries are added and removed, likewise

@@ -20,6 +20,8 @@ ENGINE = {
     "memory": "state ten times as large as its memory: throughput, and memory of the Python processes",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
     "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
+    "diffusion": "a gigabyte of state in hot groups that are spread, switch roles and come back: time, and bytes "
+    "written",
     "changes": "the pause that a query sees when others are added to its run and removed from it",
     "migration": "batches of a query with much state while it migrates to another order of its joins",
     "orders": "a join of four streams that starts in its worst order, in turn with one that starts in its best",

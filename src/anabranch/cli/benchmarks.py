@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from anabranch.bench import changes as changes_benchmark
+from anabranch.bench import diffusion as diffusion_benchmark
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import migration as migration_benchmark
 from anabranch.bench import orders as orders_benchmark
@@ -30,6 +31,7 @@ from anabranch.bench.contenders.job import (
     SINKS,
     TRANSFORM,
 )
+from anabranch.bench.diffusion import DiffusionOptions
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.orders import OrdersOptions
@@ -64,6 +66,7 @@ Options = TypeVar(
     FlatOptions,
     MemoryOptions,
     RelocationOptions,
+    DiffusionOptions,
     ChangesOptions,
     MigrationOptions,
     OrdersOptions,
@@ -84,6 +87,7 @@ _THROUGHPUT = _defaults(ThroughputOptions)
 _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 _RELOCATION = _defaults(RelocationOptions)
+_DIFFUSION = _defaults(DiffusionOptions)
 _CHANGES = _defaults(ChangesOptions)
 _MIGRATION = _defaults(MigrationOptions)
 _ORDERS = _defaults(OrdersOptions)
@@ -277,6 +281,26 @@ def relocation(
     exit code is 1 if a move takes longer, or copies.
     """
     _measure_here("relocation", RelocationOptions, relocation_benchmark, locals())
+
+
+@reported
+def diffusion(
+    state: Annotated[str, typer.Option(help="State that is there before anything is diffused.")] = _DIFFUSION["state"],
+    batches: Annotated[int, typer.Option(help="Batches in which it gets there.", min=2)] = _DIFFUSION["batches"],
+    turns: Annotated[int, typer.Option(help="How often it is diffused and gathered.", min=1)] = _DIFFUSION["turns"],
+    processors: Annotated[int, typer.Option(help="Query processors.", min=2)] = _DIFFUSION["processors"],
+    groups: Annotated[int, typer.Option(help="Partition groups that have the state.", min=1)] = _DIFFUSION["groups"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Hot partition groups that are spread over processors, switch roles and come back, while the query runs.
+
+    Checks that each of these takes less time than a batch and writes no file; shows what the batch after it costs. The
+    exit code is 1 if one takes longer, or writes.
+    """
+    _measure_here("diffusion", DiffusionOptions, diffusion_benchmark, locals())
 
 
 @reported
