@@ -70,7 +70,7 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
         if last is None:
             raise ConfigError(f"{checkpoint.path} has not answered anything yet; start it with the queries you want")
         plan = checkpoint.plan(checkpoint.plan_number)
-        left = {known: entry for known, entry in plan["queries"].items() if known != name}
+        left = {other: entry for other, entry in plan["queries"].items() if other != name}
         if len(left) == len(plan["queries"]):
             hint = did_you_mean(name, list(plan["queries"]))
             raise ConfigError(f"{checkpoint.path} answers no query {name!r}; {hint}")
@@ -145,13 +145,13 @@ def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str
 
 def _check_same(checkpoint: Checkpoint, described: Mapping[str, Json], before: Mapping[str, Json]) -> None:
     """Refuse queries that are not described as they were `before`; both are by name."""
-    known = {name: before[name] for name in described if name in before}
+    shared = {name: before[name] for name in described if name in before}
     mismatches = [
         f"{place} was {short(was)} and is now {short(now)}"
-        for name, entry in known.items()
+        for name, entry in shared.items()
         for place, was, now in differences({"query": entry["query"]}, {"query": described[name]})
     ]
-    for name, entry in known.items():
+    for name, entry in shared.items():
         _check_not_replaced(name, described[name], entry)
     if mismatches:
         raise ResumeMismatchError(
