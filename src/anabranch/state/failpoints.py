@@ -3,7 +3,7 @@
 `ANABRANCH_FAILPOINT="name=kill"` kills the process (as kill -9 would) the first time the place is passed,
 `"name=kill@3"` the third time; `=raise` raises instead, once per process; `=raise@once:PATH` once for all
 processes, remembered by creating PATH; `=full` raises what the system does when a disk is full. Without the variable a
-failpoint costs one dictionary look-up. `kill-executor` kills what the process is a worker of, too.
+failpoint costs one dictionary look-up.
 """
 
 from __future__ import annotations
@@ -39,16 +39,8 @@ def failpoint(name: str) -> None:
         marker.touch()
     elif _passed[name] != int(when or 1):
         return
-    if verb == "kill-executor":
-        os.kill(_executor(), signal.SIGKILL)
-    if verb.startswith("kill"):
+    if verb == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if verb == "full":
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     raise FailpointError(f"failpoint {name}")
-
-
-def _executor() -> int:
-    """The process that has started the daemon that has started this worker of Spark's."""
-    daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
-    return int(daemon.rpartition(")")[2].split()[1])
