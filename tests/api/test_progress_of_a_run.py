@@ -56,6 +56,9 @@ def without_times(progress: dict[str, Any]) -> dict[str, Any]:
         assert all(isinstance(entry.pop(name), float) for name in ("busyMs", "cpuMs", "idleMs"))
     for entry in ours["operators"]:
         assert isinstance(entry.pop("cpuMs"), float)
+    manager = ours.pop("manager")
+    assert manager.keys() == {"cpuMs", "reportBytes", "memoryBytes"}
+    assert manager["reportBytes"] > 0
     return ours
 
 
