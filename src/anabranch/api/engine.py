@@ -28,11 +28,12 @@ from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
 from anabranch.observe.numbers import format_bytes, parse_bytes
+from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.prepare import prepare
+from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
 from anabranch.runtime.rows.derived import Sources
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
@@ -272,6 +273,7 @@ class Engine:
         requests: Sequence[Request],
         *,
         read_before: Sequence[str] = (),
+        known: KnownAllocation | None = None,
         running: PreparedPlan | None = None,
         checked: bool = False,
     ) -> PreparedPlan:
@@ -281,18 +283,29 @@ class Engine:
             self._sources,
             self._streams,
             place=self._place,
+            processors=self.processors or 1,
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,
             read_before=read_before,
+            known=known,
             running=running,
             checked=checked,
         )
 
     def _prepare_again(
-        self, requests: Sequence[Request], read_before: Sequence[str], running: PreparedPlan | None = None
+        self,
+        requests: Sequence[Request],
+        read_before: Sequence[str],
+        known: KnownAllocation | None,
+        running: PreparedPlan | None = None,
     ) -> PreparedPlan:
         """Prepare queries that were checked one by one; the streaming query of a `running` plan is kept if it can."""
-        return self._prepare(requests, read_before=read_before, running=running, checked=True)
+        return self._prepare(requests, read_before=read_before, known=known, running=running, checked=True)
+
+    def _allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """A running plan with its operators elsewhere."""
+        keep_rejected, keep_late = self.quarantine is not None, self.late_rows is not None
+        return allocate(plan, self._sources, allocation, keep_rejected=keep_rejected, keep_late=keep_late)
 
     def _place(self, graph: OperatorGraph) -> tuple[Placement, ...]:
         processors = self.processors or 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from anabranch.observe.diffused import overhead
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
 from anabranch.runtime.compile.prepared import PreparedPlan
@@ -43,3 +44,11 @@ def state_lines(result: StepResult) -> Iterator[str]:
     """A line per processor: its active state after a step, and the use of its memory."""
     for report, use in zip(result.reports, result.memory, strict=True):
         yield f"processor {report.processor}: {report.active_rows:,} rows of active state, {use.sentence()}"
+
+
+def diffusion_lines(result: StepResult) -> Iterator[str]:
+    """A line for groups that are diffused alike after a step, and one for what that cost in it."""
+    yield from (entry.sentence for entry in result.diffused)
+    if result.diffused:
+        copied = sum(sum(report.copied) for report in result.reports)
+        yield f"what diffusion costs: {overhead(result.diffused, copied)}, in the last step"

@@ -41,6 +41,7 @@ def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
         manager=ManagerProgress(
             result.manager.cpu_seconds * 1000, result.manager.report_bytes, result.manager.memory_bytes
         ),
+        diffused=result.diffused,
     )
 
 
@@ -149,9 +150,10 @@ def _operators(result: StepResult) -> Iterator[OperatorProgress]:
     def added_up(name: str) -> list[Any]:
         return _sums(getattr(report, name) for report in result.reports)
 
-    numbers = zip(added_up("worked"), added_up("produced"), added_up("operator_cpu_ms"), strict=True)
-    for name, (rows, results, cpu_ms) in zip(result.operators, numbers, strict=True):
-        yield OperatorProgress(name, rows, results, cpu_ms)
+    columns = ("worked", "produced", "operator_cpu_ms", "copied")
+    numbers = zip(*map(added_up, columns), strict=True)
+    for name, (rows, results, cpu_ms, copied) in zip(result.operators, numbers, strict=True):
+        yield OperatorProgress(name, rows, results, cpu_ms, copied)
 
 
 def _sums(counts: Iterable[Sequence[Any]]) -> list[Any]:

@@ -73,4 +73,4 @@ class Query:
         return as_svg(self._picture())
 
     def _picture(self) -> Picture:
-        return draw(self._plan, self._plan.layout.placements, self._engine._settings.processors)
+        return draw(self._plan, self._plan.initial, self._engine._settings.processors)

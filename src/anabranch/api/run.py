@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from anabranch.api.changes.host import check_quiet
@@ -14,7 +14,7 @@ from anabranch.api.changes.queries import add_query, remove_query
 from anabranch.api.changes.replacement import Changer
 from anabranch.api.live.deliveries import clean_up, process_all_available
 from anabranch.api.live.live_run import LiveRun
-from anabranch.api.picture import draw, state_lines
+from anabranch.api.picture import diffusion_lines, draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
@@ -198,6 +198,23 @@ class Run:
         with self._live.between_batches("rescaled", "the run cannot be"):
             self._live.runner.manual.rescale(processors)
 
+    def reallocate(
+        self, operators: str | Sequence[str], *, to: int | str | None, subplan: bool = False, apart: bool = False
+    ) -> None:
+        """Let operators go on at another processor, with their state, between two batches (docs/placement.md).
+
+        Nothing is copied, and Spark's query is not restarted. The rounds of the plan are compiled for the new places:
+        operators that run fused with others need a round of their own elsewhere, which the event tells.
+
+        Args:
+            operators: the name of an operator in events and progress, or several.
+            to: the number of the processor, or None for all processors; "stay" for none other than now.
+            subplan: whether whatever only feeds these operators goes along.
+            apart: whether they run in rounds of their own, whatever else is at their place.
+        """
+        with self._live.between_batches("reallocated", "no operator can be"):
+            self._live.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
+
     def migrate(
         self,
         joins: str,
@@ -271,7 +288,8 @@ class Run:
         joins."""
         print(self._picture())
         if self._live.results:
-            print(*state_lines(self._live.results[-1]), sep="\n")
+            last = self._live.results[-1]
+            print(*state_lines(last), *diffusion_lines(last), sep="\n")
         measure = self._live.spark_query.isActive and self._live.runner.can_change
         for line in explained_plans(self._live.migrator, measure=measure):
             print(line)

@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
+from anabranch.plan.allocation import KnownAllocation
 from anabranch.plan.placement import converted
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
@@ -74,6 +76,8 @@ def carry_over(
                 for new, former in zip(initial.placements, former_initial, strict=True)
             ),
         ),
+        families=tuple(families),
+        apart=tuple(n for n, name in enumerate(operators[1]) if name in {operators[0][m] for m in last.apart}),
     )
     return step, tuple(
         Manifest(
@@ -81,6 +85,22 @@ def carry_over(
             tuple(_listed(manifest.operators, *operators, OperatorState())),
         )
         for manifest in manifests
+    )
+
+
+def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
+    """Where operators are after the last step of a checkpoint, by identity; None before the first."""
+    last = checkpoint.last_step()
+    if last is None:
+        return None
+    operators = checkpoint.plan(last.plan)["operators"]
+    return KnownAllocation(
+        last.processors,
+        {name: routing.placement for name, routing in zip(operators, last.routings, strict=True)},
+        dict(zip(operators, last.families, strict=True)),
+        frozenset(operators[n] for n in last.apart),
+        last.initial.processors,
+        dict(zip(operators, last.initial.placements, strict=True)),
     )
 
 

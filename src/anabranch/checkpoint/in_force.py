@@ -8,6 +8,7 @@ and a step without a batch puts these manifests in force. Nothing is copied.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
@@ -18,6 +19,7 @@ from anabranch.manager.connection_manager import ConnectionManager
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.query_plan_manager import check_valid, fits
 from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.allocation import Allocation
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -29,23 +31,27 @@ class InForce:
     """The last step of a checkpoint, None before the first, and the distribution after it.
 
     `initial` is the placement that the program asks for. A user may be `awaiting` the results of all groups that were
-    spilled up to a step.
+    spilled up to a step. Operators are in `families` and `apart` as in a step.
     """
 
-    def __init__(self, checkpoint: Checkpoint, initial: InitialPlacement, nothing: Manifest) -> None:
+    def __init__(
+        self, checkpoint: Checkpoint, initial: InitialPlacement, nothing: Manifest, allocation: Allocation
+    ) -> None:
         """No step is in force until `resume`; `nothing` is the manifest of a processor without state."""
         self._checkpoint = checkpoint
         self._retained: dict[int, tuple[Manifest, ...]] = {}
         self.initial = initial
+        self.families, self.apart = tuple(allocation.families or ()), tuple(sorted(allocation.apart))
         self.last: Step | None = None
         self.awaiting: int | None = None
         self._resumed: int | None = None
         self.distribution = Distribution((nothing,) * initial.processors, owned_by(initial.placements))
 
-    def resume(self, connections: ConnectionManager, events: EventLog) -> None:
+    def resume(self, connections: ConnectionManager, events: EventLog, *, continues: bool) -> None:
         """Go on from the last step of the checkpoint, which this driver must have taken.
 
-        If state has to be listed anew for that, a step is committed.
+        If state has to be listed anew for that, a step is committed. Unless the plan `continues` with operators where
+        they are, all is listed as the program wants it.
         """
         self._checkpoint.claim()
         checkpoint, last = self._checkpoint, self._checkpoint.last_step()
@@ -64,11 +70,16 @@ class InForce:
             last = replace(last, routings=distribution.routings, diffusions=())
         self.last, self.distribution = last, check_valid(connections.plan, distribution)
         self._resumed = last.batch_id
-        if last.initial != self.initial or not fits(connections.plan, distribution):
+        if not continues:
             processors = self.initial.processors
             self.list_anew(connections.rescale(distribution, processors, self.initial.placements))
             listed_on = "the same, placed otherwise" if last.processors == processors else processors
             events.add(EventKind.RESCALE, f"state of {last.processors} processors is now listed on {listed_on}")
+        elif not fits(connections.plan, distribution):
+            homes = distribution.placements
+            alike = tuple(homes[family] for family in connections.plan.families)
+            self.list_anew(connections.rescale(distribution, last.processors, alike))
+            events.add(EventKind.RESCALE, "operators that run fused are now placed alike")
         self._checkpoint.remove_unreferenced(self._retained)
 
     def _gathered(self, connections: ConnectionManager, distribution: Distribution, events: EventLog) -> Distribution:
@@ -111,9 +122,25 @@ class InForce:
             moving=distribution.moving,
             diffusions=distribution.diffusions,
             initial=self.initial,
+            families=self.families,
+            apart=self.apart,
         )
         self._checkpoint.commit(step)
         self.advance(step, distribution)
+
+    def reallocate(self, distribution: Distribution, families: Sequence[int], apart: Collection[int]) -> None:
+        """Put a distribution in force under which other operators run fused. Before the first step there is nothing to
+        commit."""
+        before = self.families, self.apart
+        self.families, self.apart = tuple(families), tuple(sorted(apart))
+        try:
+            if self.last is None:
+                self.distribution = distribution
+            else:
+                self.list_anew(distribution)
+        except BaseException:
+            self.families, self.apart = before
+            raise
 
     def advance(self, step: Step, distribution: Distribution) -> None:
         """Put a step in force that was committed, with the distribution after it."""

@@ -80,7 +80,8 @@ class Step:
     ids of later batches are moved up by it. By operator, the next batch cleans up the groups of `clean_up` in passing,
     and the rows of the groups in `hold` wait in it. `moving` are relocations under way, and `diffusions` say since when
     and why groups are diffused. `initial` is the placement that the program asked for: as long as it asks for the same,
-    groups that have moved since stay where they are.
+    groups that have moved since stay where they are. `families` are per operator, and those `apart` run in rounds of
+    their own although others could run fused with them.
     """
 
     number: int
@@ -99,6 +100,8 @@ class Step:
     moving: tuple[Relocation, ...] = ()
     initial: InitialPlacement = InitialPlacement(0, ())
     diffusions: tuple[Diffusion, ...] = ()
+    families: tuple[int, ...] = ()
+    apart: tuple[int, ...] = ()
 
     def to_json(self) -> Json:
         """The step as the document that is committed."""
@@ -133,6 +136,8 @@ class Step:
             tuple(Relocation.from_json(entry) for entry in body["moving"]),
             InitialPlacement(body["asked"][0], tuple(from_blocks(blocks) for blocks in body["asked"][1])),
             tuple(Diffusion.from_json(entry) for entry in body["diffusions"]),
+            tuple(body["families"]),
+            tuple(body["apart"]),
         )
 
 

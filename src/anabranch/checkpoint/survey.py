@@ -31,6 +31,7 @@ from anabranch.checkpoint.folder.retention import RETAINED_STEPS
 from anabranch.checkpoint.journal import EVENTS, read_events
 from anabranch.checkpoint.step import Step
 from anabranch.errors import CheckpointError, CorruptStateError
+from anabranch.manager.diffusable import diffused_groups
 from anabranch.manager.memory.debt import owed_results, waiting_rows
 from anabranch.observe.inspection import (
     GroupSummary,
@@ -69,6 +70,7 @@ class _Look:
     steps: dict[int, Step] = field(default_factory=dict)
     manifests: dict[int, list[Manifest]] = field(default_factory=dict)
     plans: dict[int, Json] = field(default_factory=dict)
+    copied: dict[int, int] = field(default_factory=dict)
 
     def note_damage(self, error: CorruptStateError, step: int | None = None) -> None:
         """Note damage, unless it belongs to a step that is no longer retained."""
@@ -152,7 +154,18 @@ def _look(look: _Look, quick: bool) -> Inspection:
         unreferenced=tuple(_unreferenced(look)),
         verified=not quick,
         damage=tuple(look.damage),
+        diffused=() if step is None else diffused_groups(step.routings, step.diffusions, _names(plan)),
+        copied=look.copied.get(newest or 0, 0),
     )
+
+
+def _names(plan: Json) -> list[tuple[str, list[str]]]:
+    """What people call the operators of a plan and their ports."""
+    names = []
+    for identity in plan["operators"]:
+        holds = [port["holds"] for port in plan["ports"] if port["identity"].rpartition("/")[0] == identity]
+        names.append((f"join of {', '.join(holds)}", holds))
+    return names
 
 
 def _identity(look: _Look) -> Json:
@@ -203,10 +216,12 @@ def _read_steps(look: _Look) -> None:
             with _of_known_form(look.checkpoint.path / "steps" / f"{number:010d}.json"):
                 look.steps[number] = step = look.checkpoint.read_step(number)
             with _of_known_form(look.checkpoint.reports(number)):
-                manifests = [manifest for _, manifest in look.checkpoint.reports_of(step)]
+                reports = look.checkpoint.reports_of(step)
+                manifests = [manifest for _, manifest in reports]
             with _of_known_form(look.checkpoint.path / "plans" / f"{step.plan:06d}.json"):
                 look.plans[step.plan] = _plan(look.checkpoint.plan(step.plan))
             look.manifests[number] = manifests
+            look.copied[number] = sum(sum(report.copied) for report, _ in reports)
         except CorruptStateError as error:
             look.note_damage(error, number)
 

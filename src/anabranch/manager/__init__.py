@@ -12,6 +12,7 @@
     actions/            what can be done to a running query, one action per file
     decision_maker      calls policies in turn, and carries out their actions
     distribution        which processor has which state: manifests, routings, relocations under way
+    allocation/         where operators are wanted, and the six steps by which they get there
     query_plan_manager  whether a distribution of a plan is valid
     connection_manager  brings state and rows to where a placement wants them
     diffusion           groups spread over several processors, and gathered; why results stay exact

@@ -7,12 +7,12 @@ copied. A change takes effect when the step is committed that it belongs to, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from anabranch.manager.actions.relocate_groups import RelocateGroups
-from anabranch.manager.diffusion import gather_all
+from anabranch.manager.diffusion import Diffuser, gather_all
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.query_plan_manager import check_valid
@@ -20,10 +20,21 @@ from anabranch.manager.relocation import Message, Relocation
 from anabranch.plan.placement import Placement
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet, union_by_operator
+from anabranch.state.manifest import Manifest
 from anabranch.state.partition import extract, install
 from anabranch.state.runs.run import RunFile
 from anabranch.state.runs.slice import Cuts
 from anabranch.state.share import list_by_owner
+
+
+@dataclass(frozen=True, slots=True)
+class Reallocated:
+    """The bytes of state that have moved, by operator, and how many relocations ended and groups were gathered for
+    that."""
+
+    bytes: Mapping[int, int]
+    ended: int
+    gathered: int
 
 
 class ConnectionManager:
@@ -73,6 +84,41 @@ class ConnectionManager:
         listed = list_by_owner(distribution.manifests, routings, self._owners, processors, self._cuts)
         return check_valid(self.plan, Distribution(listed, routings))
 
+    def reallocate(
+        self, distribution: Distribution, placements: Sequence[Placement], before: PlanShape
+    ) -> tuple[Distribution, Reallocated]:
+        """List operators by other placements, in a plan whose families may be other ones than `before`.
+
+        Rows that are held back and what is spilled move along. Relocations under way end where operators move or change
+        their families: their groups stay at the sender until then. What cannot stay diffused is gathered first. All
+        else is as it was.
+        """
+        places = distribution.placements
+        moved = [n for n, placement in enumerate(placements) if placement != places[n]]
+        staying = tuple(
+            relocation
+            for relocation in distribution.moving
+            if (members := before.members(relocation.move.family)) == self.plan.members(relocation.move.family)
+            and not {*members} & {*moved}
+        )
+        ended = len(distribution.moving) - len(staying)
+        distribution = replace(distribution, moving=staying)
+        gathered = 0
+        for n, routing in enumerate(distribution.routings):
+            if routing.diffused and (n in moved or n not in self.plan.diffusable):
+                gathered += len(routing.diffused)
+                groups = [group for group, _ in routing.diffused]
+                distribution = Diffuser(self.plan, n, self._cuts).gather(distribution, groups)
+        sizes = dict.fromkeys(moved, 0)
+        for n in moved:
+            for sender, receiver in sorted({*zip(places[n], placements[n], strict=True)}):
+                if sender != receiver:
+                    pairs = enumerate(zip(places[n], placements[n], strict=True))
+                    groups = [group for group, pair in pairs if pair == (sender, receiver)]
+                    distribution, part = self._send(distribution, [n], groups, sender, receiver)
+                    sizes[n] += part.bytes + part.spilled_bytes
+        return check_valid(self.plan, distribution), Reallocated(sizes, ended, gathered)
+
     def gathered(self, distribution: Distribution) -> Distribution:
         """The distribution in which every group is at its home."""
         return gather_all(distribution, self.plan, self._cuts)
@@ -107,17 +153,23 @@ class ConnectionManager:
         move, clock = relocation.move, self._clock
         relocation = relocation.say(Message.SEND, clock())
         members = self.plan.members(move.family)
-        groups = GroupSet.of(distribution.groups, move.groups)
-        kept, part = extract(distribution.manifests[move.sender], members, groups, self._owners, self._cuts)
         relocation = relocation.say(Message.RECEIVE, clock())
-        distribution = distribution.with_manifest(move.sender, kept)
-        distribution = distribution.with_manifest(move.receiver, install(distribution.manifests[move.receiver], part))
+        distribution, _ = self._send(distribution, members, move.groups, move.sender, move.receiver)
         relocation = relocation.say(Message.RECEIVED, clock())
-        numbers = frozenset(move.groups)
+        return check_valid(self.plan, distribution), relocation.say(Message.REACTIVATE, clock())
+
+    def _send(
+        self, distribution: Distribution, operators: Collection[int], groups: Sequence[int], sender: int, receiver: int
+    ) -> tuple[Distribution, Manifest]:
+        """Let a processor have the state of groups of some operators, and the rows that come for them; with the
+        state."""
+        chosen = GroupSet.of(distribution.groups, groups)
+        kept, part = extract(distribution.manifests[sender], operators, chosen, self._owners, self._cuts)
+        distribution = distribution.with_manifest(sender, kept)
+        distribution = distribution.with_manifest(receiver, install(distribution.manifests[receiver], part))
+        numbers = frozenset(groups)
         routings = tuple(
-            routing.moved(numbers, move.receiver) if n in members else routing
+            routing.moved(numbers, receiver) if n in operators else routing
             for n, routing in enumerate(distribution.routings)
         )
-        return check_valid(self.plan, replace(distribution, routings=routings)), relocation.say(
-            Message.REACTIVATE, clock()
-        )
+        return replace(distribution, routings=routings), part

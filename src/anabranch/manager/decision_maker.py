@@ -42,16 +42,17 @@ class DecisionMaker:
         policies: Sequence[Policy],
         clock: Callable[[], float] = time.time,
         spanning: dict[int, Policy] | None = None,
+        cuts: FileCuts | None = None,
     ) -> None:
         """Nothing is done yet. Runs are found in the folder `state`.
 
         A policy begins anew with each plan, unless it has an attribute `spans_plans` that is true: the run's copy of
-        such a one is kept in `spanning`, by its position.
+        such a one is kept in `spanning`, by its position. Where groups begin in files may be known already (`cuts`).
         """
         self.plan = plan
         self._clock = clock
         self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
-        self.cuts = FileCuts(state, plan.groups)
+        self.cuts = FileCuts(state, plan.groups) if cuts is None else cuts
         self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock)
         self.connections = ConnectionManager(plan, self.cuts, clock)
 

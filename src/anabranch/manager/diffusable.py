@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from anabranch.manager.diffusion import Diffusion, Occasion, master_of
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.observe.diffused import DiffusedGroups
+from anabranch.plan.routing import Diffused, Routing, Spread
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 
@@ -77,12 +80,45 @@ def port_name(plan: PlanShape, operator: int, port: int) -> str:
     return aliases[0] if len(aliases) == 1 else f"{' '.join(aliases)} joined"
 
 
-def numbered(groups: Sequence[int]) -> str:
-    """Some groups, by number; only the first few if there are many."""
-    if len(groups) == 1:
-        return f"group {groups[0]}"
-    more = f" and {len(groups) - 8} more" if len(groups) > 8 else ""
-    return f"groups {', '.join(map(str, sorted(groups)[:8]))}{more}"
+def diffused_groups(
+    routings: Sequence[Routing], diffusions: Iterable[Diffusion], names: Sequence[tuple[str, Sequence[str]]]
+) -> tuple[DiffusedGroups, ...]:
+    """What is diffused, for people; per operator there are its name and those of its ports. Groups that are alike in
+    all are one entry."""
+    alike: dict[tuple[int, tuple[Diffused, ...], Occasion], list[int]] = {}
+    for entry in sorted(diffusions, key=lambda entry: (entry.operator, entry.group)):
+        routes = routings[entry.operator].routes(entry.group)
+        if routes is not None:
+            alike.setdefault((entry.operator, routes, entry.since), []).append(entry.group)
+    shown = []
+    for (operator, routes, since), groups in alike.items():
+        (name, ports), spread = names[operator], next(route for route in routes if isinstance(route, Spread))
+        others = list(ports)
+        master = others.pop(master_of(routes))
+        copies = None if since.copies is None else since.copies * len(groups)
+        shown.append(
+            DiffusedGroups(
+                name,
+                tuple(groups),
+                master,
+                tuple(others),
+                spread.hosts,
+                spread.weights,
+                since.step,
+                since.time,
+                since.reason,
+                copies,
+            )
+        )
+    return tuple(shown)
+
+
+def names_in(plan: PlanShape) -> list[tuple[str, list[str]]]:
+    """What people call the operators of a plan and their ports."""
+    return [
+        (operator.name, [port_name(plan, operator.number, port) for port in range(len(operator.ports))])
+        for operator in plan.operators
+    ]
 
 
 def _first(groups: GroupSet) -> str:

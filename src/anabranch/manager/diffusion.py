@@ -45,11 +45,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Occasion:
-    """After which step, at which time of the driver's clock, and why something was decided."""
+    """After which step, at which time of the driver's clock, and why something was decided; and how many rows of a
+    group are expected to be received more than once in a batch, if that is known."""
 
     step: int
     time: float
     reason: str
+    copies: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ class Diffuser:
         before = self._routing(distribution).routes(group)
         if before is not None and master_of(before) == master_of(routes):
             known = next(e for e in distribution.diffusions if (e.operator, e.group) == (self._operator, group))
-            return replace(known, since=replace(known.since, reason=occasion.reason))
+            return replace(known, since=replace(known.since, reason=occasion.reason, copies=occasion.copies))
         return Diffusion(self._operator, group, occasion)
 
     def _enter(self, distribution: Distribution, group: int, routes: Sequence[Diffused]) -> Distribution:

@@ -13,13 +13,14 @@ from anabranch.manager.actions import DiffuseGroups, GatherGroups, RelocateGroup
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.diffusable import aliases_at, numbered, port_name
+from anabranch.manager.diffusable import aliases_at, port_name
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import Pattern, check_placed, spread_over
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
+from anabranch.observe.numbers import numbered
 from anabranch.plan.placement import Placement, even_placement, rescaled
 from anabranch.state.groups import GroupSet
 

@@ -33,7 +33,8 @@ class OperatorShape:
     """An operator: its number, a name for people, its ports and family, and its number among groupings, if it is one.
 
     State that is `unbounded` is never purged. An operator that `answers_later` has little to do with a row until it is
-    settled, in a later step than it came in. `edges` are per port.
+    settled, in a later step than it came in. `edges` are per port. Operators with the same number in `kindred` would be
+    of one family if they were placed alike.
     """
 
     number: int
@@ -43,6 +44,7 @@ class OperatorShape:
     grouping: int | None = None
     unbounded: bool = True
     family: int = 0
+    kindred: int = 0
     answers_later: bool = False
     edges: tuple[Edge, ...] = ()
 
@@ -84,13 +86,14 @@ class PlanShape:
         return all(0 <= group < self.groups for group in groups)
 
 
-def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> PlanShape:
-    """The shape of a network as processors run it; `families` are per operator."""
+def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int], kindred: Sequence[int]) -> PlanShape:
+    """The shape of a network as processors run it; `families` and `kindred` are per operator."""
     entries = sorted((entry for one in plan.rounds for entry in one.operators), key=lambda entry: entry.number)
+    names = _names(network)
     operators = tuple(
         OperatorShape(
             number=entry.number,
-            name=_name(network, entry.number),
+            name=names[entry.number],
             ports=entry.ports,
             spillable=isinstance(entry.operator, SpillableOperator)
             and entry.operator.can_spill
@@ -98,12 +101,23 @@ def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int]) -> 
             grouping=plan.groupings.index(entry.number) if entry.number in plan.groupings else None,
             unbounded=entry.number not in plan.groupings and all(plan.windows[port] is None for port in entry.ports),
             family=families[entry.number],
+            kindred=kindred[entry.number],
             answers_later=answers_later(entry.operator),
             edges=_edges(network, entry.number, [plan.windows[port] for port in entry.ports]),
         )
         for entry in entries
     )
     return PlanShape(operators, plan.groups)
+
+
+def _names(network: Network) -> list[str]:
+    """A name for each operator; where several would have the same, they are numbered from the second on."""
+    names: list[str] = []
+    for n in range(len(network.operators)):
+        name = _name(network, n)
+        times = sum(other == name or other.startswith(f"{name} #") for other in names)
+        names.append(f"{name} #{times + 1}" if times else name)
+    return names
 
 
 def _name(network: Network, n: int) -> str:

@@ -2,6 +2,7 @@
 
 events      events with their reasons; also logged
 progress    the progress of a step as one value; rendered for `lastProgress`
+diffused    diffused partition groups, and what diffusion costs
 orders      orders of joins with their costs, as a table
 numbers     bytes, counts and durations for people
 story       the batches of a run so far, and sums over them

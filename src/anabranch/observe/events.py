@@ -54,6 +54,8 @@ class EventKind(StrEnum):
     """A query goes on in another order of its joins."""
     MIGRATING = "migrating"
     """A query begins to migrate to another order of its joins, or does not any more."""
+    REALLOCATE = "reallocate"
+    """Operators go on at other processors."""
     OUTCOME = "outcome"
     """What has come of an adaptation, beside what was predicted."""
     RELOCATE = "relocate"

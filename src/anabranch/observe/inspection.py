@@ -14,6 +14,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.diffused import DiffusedGroups, overhead
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count
 from anabranch.observe.orders import orders_tables
@@ -126,7 +127,8 @@ class Inspection:
     """A checkpoint at one moment, with its newest events if the caller wants them.
 
     State, queries, inputs and groups are those of the newest readable step. `orders` are the costs of orders of joins
-    when they were measured last, None if they never were.
+    when they were measured last, None if they never were. `diffused` are groups that are so after that step, in which
+    `copied` rows were received more than once.
     """
 
     path: str
@@ -145,6 +147,8 @@ class Inspection:
     damage: tuple[str, ...]
     events: tuple[Event, ...] = ()
     orders: dict[str, Any] | None = None
+    diffused: tuple[DiffusedGroups, ...] = ()
+    copied: int = 0
 
     def document(self) -> dict[str, Any]:
         """All fields, for `json.dumps`."""
@@ -166,6 +170,8 @@ def describe(inspection: Inspection, *, groups: bool = False, plans: bool = Fals
         yield _spilled(inspection.spilled)
     if inspection.groups:
         yield from _groups(inspection.groups, all_of_them=groups)
+    if inspection.diffused:
+        yield _diffused(inspection)
     if plans:
         yield from orders_tables(inspection.orders, inspection.steps[-1].number if inspection.steps else 0)
     if inspection.events:
@@ -258,6 +264,11 @@ def _spilled(spilled: Iterable[SpilledSummary]) -> Table:
             f"{'at most' if entry.at_most else 'about'} {format_count(entry.owed)}" if entry.owed else "none",
         )
     return table
+
+
+def _diffused(inspection: Inspection) -> Text:
+    cost = f"what diffusion costs: {overhead(inspection.diffused, inspection.copied)}, in the last step"
+    return Text("\n".join([*(entry.sentence for entry in inspection.diffused), cost]))
 
 
 def _groups(groups: tuple[GroupSummary, ...], *, all_of_them: bool) -> Iterator[RenderableType]:

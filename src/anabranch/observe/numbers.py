@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from numbers import Integral
 
 from anabranch.errors import ConfigError
 
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+# How many groups are named before the rest are counted.
+NAMED_GROUPS = 8
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?\s*", re.IGNORECASE)
 
 
@@ -45,3 +48,11 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def numbered(groups: Sequence[int]) -> str:
+    """Some groups, by number; only the first few if there are many."""
+    if len(groups) == 1:
+        return f"group {groups[0]}"
+    more = f" and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
+    return f"groups {', '.join(map(str, sorted(groups)[:NAMED_GROUPS]))}{more}"

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from anabranch.observe.diffused import DiffusedGroups
+
 
 @dataclass(frozen=True, slots=True)
 class QueryProgress:
@@ -77,12 +79,16 @@ class ProcessorProgress:
 
 @dataclass(frozen=True, slots=True)
 class OperatorProgress:
-    """The work of an operator in a step, on all processors together: rows worked on, rows produced, CPU time."""
+    """The work of an operator in a step, on all processors together: rows worked on, rows produced, CPU time.
+
+    `copied` counts the rows worked on that another processor received, too, since their group is diffused.
+    """
 
     name: str
     rows: int
     results: int
     cpu_ms: float
+    copied: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ class ManagerProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a step: received rows, answered rows, and the state after it."""
+    """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
 
     step: int
     queries: tuple[QueryProgress, ...]
@@ -106,6 +112,12 @@ class Progress:
     processors: tuple[ProcessorProgress, ...]
     operators: tuple[OperatorProgress, ...]
     manager: ManagerProgress = ManagerProgress()
+    diffused: tuple[DiffusedGroups, ...] = ()
+
+    @property
+    def copied(self) -> int:
+        """Rows that were received more than once in this step, since their groups are diffused."""
+        return sum(operator.copied for operator in self.operators)
 
     @property
     def output_rows(self) -> int:
@@ -123,6 +135,7 @@ class Progress:
             totals=last.totals,
             processors=last.processors,
             operators=last.operators,
+            diffused=last.diffused,
         )
 
 
@@ -167,6 +180,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
             "reportBytes": progress.manager.report_bytes,
             "memoryBytes": progress.manager.memory_bytes,
         },
+        "diffused": [entry.as_dict() for entry in progress.diffused],
     }
 
 
@@ -207,4 +221,5 @@ def _operator(entry: OperatorProgress) -> dict[str, Any]:
         "rows": entry.rows,
         "results": entry.results,
         "cpuMs": round(entry.cpu_ms, 1),
+        "copiedRows": entry.copied,
     }

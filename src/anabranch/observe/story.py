@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 
+from anabranch.observe.diffused import DiffusedGroups
 from anabranch.observe.events import Event, EventKind
 from anabranch.observe.progress import BatchProgress, OperatorProgress, Progress
 
@@ -56,6 +57,12 @@ class BatchSummary:
     processors: tuple[ProcessorSummary, ...]
     watermarks: Mapping[str, int | None] = field(default_factory=dict)
     operators: tuple[OperatorProgress, ...] = ()
+    diffused: tuple[DiffusedGroups, ...] = ()
+
+    @property
+    def copied(self) -> int:
+        """Rows that were received more than once, since their groups are diffused."""
+        return sum(operator.copied for operator in self.operators)
 
     @property
     def ended(self) -> float:
@@ -102,6 +109,7 @@ def batch_summary(batch: BatchProgress) -> BatchSummary:
         processors=processor_summaries(step),
         watermarks={entry.alias: entry.watermark for entry in step.inputs},
         operators=step.operators,
+        diffused=step.diffused,
     )
 
 

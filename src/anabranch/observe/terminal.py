@@ -23,6 +23,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from anabranch.observe.diffused import overhead
 from anabranch.observe.echo import no_echo
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import format_bytes, format_count, format_seconds
@@ -155,6 +156,9 @@ def batch_line(batch: BatchSummary, rate: float) -> str:
         parts.insert(1, f"{format_count(batch.intermediate)} intermediate rows")
     if any(entry.spilled_rows or entry.owing_groups for entry in batch.processors):
         parts.append(f"on disk {format_count(_spilled_rows(batch.processors))} rows, {_debt(batch.processors)}")
+    if batch.diffused:
+        groups = sum(len(entry.groups) for entry in batch.diffused)
+        parts.append(f"{groups} diffused group{'s' if groups > 1 else ''}, {overhead(batch.diffused, batch.copied)}")
     if batch.late or batch.rejected:
         parts.append(f"{format_count(batch.late)} late, {format_count(batch.rejected)} in quarantine")
     return "; ".join(parts)
@@ -208,10 +212,20 @@ def _numbers(story: Story, elapsed: float) -> Table:
     if story.spills:
         beside = f"{format_bytes(sum(entry.spilled_bytes for entry in story.processors))}, {_debt(story.processors)}"
         grid.add_row("on disk", format_count(_spilled_rows(story.processors)), Text(beside, style="dim"))
+    if last and any(batch.diffused for batch in story.batches):
+        grid.add_row("diffused", *_diffused(last))
     if story.late or story.rejected:
         rejected = Text(f"{format_count(story.rejected)} in quarantine", style="yellow")
         grid.add_row("late rows", format_count(story.late), rejected)
     return grid
+
+
+def _diffused(last: BatchSummary) -> tuple[str, Text]:
+    """How many groups are diffused, and which rows that multiplied."""
+    groups = sum(len(entry.groups) for entry in last.diffused)
+    masters = ", ".join(dict.fromkeys(entry.master for entry in last.diffused))
+    spread = f"groups, {masters} spread; " if groups else "groups; "
+    return format_count(groups), Text(spread + overhead(last.diffused, last.copied), style="dim")
 
 
 def _results(story: Story) -> tuple[str, Text, Text]:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from anabranch.plan.network import Network
-from anabranch.plan.placement import Placement
+from anabranch.plan.placement import Placement, families_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,27 @@ class Rounds:
         """The number of rounds, each of which begins with an exchange."""
         return max(self.of, default=-1) + 1
 
+    @property
+    def families(self) -> tuple[int, ...]:
+        """The family of each operator: those that run fused."""
+        return families_of(len(self.of), [(edge.lower, edge.upper) for edge in self.local])
+
     def operators(self, number: int) -> tuple[int, ...]:
         """The operators of a round, lower ones first."""
         return tuple(n for n, round_ in enumerate(self.of) if round_ == number)
 
 
 def compile_rounds(
-    partitioned_on: Sequence[object], edges: Sequence[Edge], placements: Sequence[Placement] | None = None
+    partitioned_on: Sequence[object],
+    edges: Sequence[Edge],
+    placements: Sequence[Placement] | None = None,
+    families: Sequence[int] | None = None,
 ) -> Rounds:
     """The fewest rounds for operators that are numbered from the streams upwards.
 
     `partitioned_on[n]` stands for the key of operator n: operators whose keys are equal give tuples that join the same
     hash. `placements[n]` is the processor of each of its partition groups; without placements all are placed alike.
+    With `families`, only operators of one family run fused.
     """
     local: list[Edge] = []
     crossing: list[Edge] = []
@@ -66,6 +75,7 @@ def compile_rounds(
             not edge.crosses
             and partitioned_on[edge.lower] == partitioned_on[edge.upper]
             and (placements is None or placements[edge.lower] == placements[edge.upper])
+            and (families is None or families[edge.lower] == families[edge.upper])
         )
         (local if together else crossing).append(edge)
         rounds[edge.upper] = max(rounds[edge.upper], rounds[edge.lower] + (not together))
@@ -79,9 +89,10 @@ class Dataflow:
     partitioned_on: tuple[object, ...]
     edges: tuple[Edge, ...]
 
-    def rounds(self, placements: Sequence[Placement] | None = None) -> Rounds:
-        """The fewest rounds; without placements all operators are placed alike."""
-        return compile_rounds(self.partitioned_on, self.edges, placements)
+    def rounds(self, placements: Sequence[Placement] | None = None, families: Sequence[int] | None = None) -> Rounds:
+        """The fewest rounds; without placements all operators are placed alike. With `families`, only operators of one
+        family run fused."""
+        return compile_rounds(self.partitioned_on, self.edges, placements, families)
 
     def count(self, placements: Sequence[Placement]) -> PlacementCounts:
         """What a placement costs, by counts.
@@ -111,9 +122,11 @@ def rounds_of(
     *,
     in_place: Collection[int] = (),
     fused: Collection[tuple[int, int]] = (),
+    families: Sequence[int] | None = None,
 ) -> Rounds:
-    """The rounds of a network; without placements all operators are placed alike."""
-    return dataflow_of(network, in_place=in_place, fused=fused).rounds(placements)
+    """The rounds of a network; without placements all operators are placed alike. With `families`, only operators of
+    one family run fused."""
+    return dataflow_of(network, in_place=in_place, fused=fused).rounds(placements, families)
 
 
 def dataflow_of(
@@ -123,7 +136,7 @@ def dataflow_of(
 
     What is selected between two operators is a Spark expression, so there they need an exchange, but for the `fused`
     ports, whose conditions processors evaluate themselves. So are the keys and arguments of a grouping, but for those
-    that group `in_place`, where their rows are joined.
+    that group `in_place`, where their rows are joined. With `families`, only operators of one family run fused.
     """
     partitioned_on: list[object] = []
     edges = []

@@ -7,5 +7,6 @@ replacement        replaces a query by another one that goes on with its state
 migration          the handle of a migration
 migrator           begins, ends and cancels migrations
 policy_migrations  migrations that policies decide on
+reallocator        operators on other processors, as a user or a policy wants it
 plans              the orders in which joins could run, with their costs
 """

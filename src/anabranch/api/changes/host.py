@@ -15,6 +15,7 @@ from anabranch.api.changes.replacement import Plan
 from anabranch.api.session_settings import check_unchanged
 from anabranch.errors import ConfigError
 from anabranch.observe.events import EventKind
+from anabranch.plan.allocation import Allocation
 from anabranch.runtime.driver.changes.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run
 from anabranch.runtime.driver.read_once import check_replay
@@ -55,6 +56,10 @@ class RunHost:
         default the run's own) for those that it can serve."""
         check_unchanged(self._run.session, self._run.engine.spark)
         return partial(self._run.engine._prepare_again, running=running or self._run.plan)
+
+    def allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """Compile the rounds of its plan for operators that are elsewhere."""
+        return self._run.engine._allocate(plan, allocation)
 
     def no_rows(self) -> DataFrame:
         """An empty batch."""

@@ -38,11 +38,15 @@ def watch(run: LiveRun) -> None:
 
 def keep_going(run: LiveRun) -> None:
     """Do the work that needs no batch, while the run goes on: answer rows that are held back, since the next batch may
-    never come; end a migration as soon as it can; measure orders of joins for policies."""
+    never come; end a migration as soon as it can; measure orders of joins for policies, and
+    reallocate operators as they have decided."""
     while not run.ended.wait(PAUSE):
         if run.by_policy.has_work and run.spark_query.isActive:
             with run.lock:
                 run.by_policy.go_on()
+        if run.reallocator.has_work and run.spark_query.isActive:
+            with run.lock:
+                run.reallocator.go_on()
         if run.spark_query.isActive:
             # Without the lock of the run: measuring waits for the batch under way, and a user may want to stop that.
             run.by_policy.measure()

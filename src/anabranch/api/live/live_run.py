@@ -19,6 +19,7 @@ from anabranch.api.changes.checks import kept_orders, question_of
 from anabranch.api.changes.host import RunHost
 from anabranch.api.changes.migrator import Migrator
 from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.reallocator import Reallocator
 from anabranch.api.record import recording
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import open_log
@@ -75,6 +76,7 @@ class LiveRun:
         self.is_changing = False
         self.host = RunHost(self)
         self.migrator = Migrator(self.host)
+        self.reallocator = Reallocator(self.host, self.migrator)
         self.by_policy = PolicyMigrations(self.migrator)
 
     @property

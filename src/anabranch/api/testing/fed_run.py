@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 import anabranch
 from anabranch.api.changes.migrator import Migrator
 from anabranch.api.changes.policy_migrations import PolicyMigrations
+from anabranch.api.changes.reallocator import Reallocator
 from anabranch.api.changes.replacement import Plan
 from anabranch.api.engine import Engine
 from anabranch.api.query import Query
@@ -30,6 +31,7 @@ from anabranch.checkpoint.settings import describe_engine
 from anabranch.errors import CheckpointError, ConfigError, did_you_mean
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.observe.events import EventKind, EventLog
+from anabranch.plan.allocation import Allocation
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.changes.migration import deliver_owed
 from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, open_run, propose
@@ -74,6 +76,7 @@ class FedRun:
         self._opened: OpenedRun | None = None
         self._answered: Mapping[str, AnsweredQuery] = {}
         self.migrator = Migrator(self)
+        self.reallocator = Reallocator(self, self.migrator)
         self._by_policy = PolicyMigrations(self.migrator)
 
     @property
@@ -92,6 +95,10 @@ class FedRun:
     def prepare(self, running: PreparedPlan | None = None) -> Prepare:
         """A function that analyses plans, and keeps the packed rows for those that they can serve."""
         return partial(self._engine._prepare_again, running=running or self.plan)
+
+    def allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
+        """Compile the rounds of a plan for operators that are elsewhere."""
+        return self._engine._allocate(plan, allocation)
 
     def question_of(self, name: str, query: Query) -> Question:
         """The question of a query in the place of another one; its answer goes to that one's target."""
@@ -193,6 +200,7 @@ class FedRun:
             self.runner(packed, batch_id)
             self.migrator.advance()
             self._by_policy.go_on()
+            self.reallocator.go_on()
             self._by_policy.measure()
         self.next_batch = batch_id + 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
 from typing import Any
@@ -204,6 +204,13 @@ class Steps:
     def rescale(self, processors: int) -> None:
         """Go on with another number of processors, as `Run.rescale` does."""
         self._manual().rescale(processors)
+
+    def reallocate(
+        self, operators: str | Sequence[str], *, to: int | str | None, subplan: bool = False, apart: bool = False
+    ) -> None:
+        """Let operators go on at another processor, as `Run.reallocate` does."""
+        self._begin()
+        self._run.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
     def migrate(
         self,

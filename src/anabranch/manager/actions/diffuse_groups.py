@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.diffusable import is_busy, numbered, obstacles, parties, port_name, undiffusable
+from anabranch.manager.diffusable import is_busy, obstacles, parties, port_name, undiffusable
 from anabranch.manager.diffusion import Diffuser, Occasion, routes_of
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, numbered
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context
@@ -25,7 +25,8 @@ class DiffuseGroups:
     """Diffuse groups of an operator over `hosts`; `master` is the port, counted from 0, whose rows are spread, by the
     hosts' weights.
 
-    Groups that are diffused already get the new routes.
+    Groups that are diffused already get the new routes. So many `copies` are expected: rows that are received more than
+    once in a batch, all groups together; None if nobody knows.
     """
 
     operator: int
@@ -34,6 +35,7 @@ class DiffuseGroups:
     hosts: tuple[int, ...]
     weights: tuple[float, ...]
     reason: str
+    copies: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what is no number."""
@@ -76,7 +78,8 @@ class DiffuseGroups:
         routes = routes_of(len(operator.ports), self.master, self.hosts, self.weights)
         diffuser = Diffuser(context.plan, self.operator, context.cuts)
         change.reshared |= parties(change, self.operator, self.groups) | {*self.hosts}
-        occasion = Occasion(context.step, context.asked_at, self.reason)
+        copies = None if self.copies is None else self.copies / len({*self.groups})
+        occasion = Occasion(context.step, context.asked_at, self.reason, copies)
         change.distribution = diffuser.diffuse(change.distribution, self.groups, routes, occasion)
         change.touched |= change.reshared
         change.sentences.append(self._sentence(change, context, diffuser))
@@ -100,5 +103,6 @@ class DiffuseGroups:
             "weights": list(self.weights),
             "spread bytes": spread,
             "replicated bytes": copied,
+            "expected copies": self.copies,
         }
         return Sentence(EventKind.DIFFUSE, text, details)

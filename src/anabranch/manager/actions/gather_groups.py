@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.diffusable import is_busy, numbered, parties
+from anabranch.manager.diffusable import is_busy, parties
 from anabranch.manager.diffusion import Diffuser
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, numbered
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
-from anabranch.manager.diffusable import diffused_among, numbered
+from anabranch.manager.diffusable import diffused_among
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, numbered
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import answered
 from anabranch.state.manifest import Manifest

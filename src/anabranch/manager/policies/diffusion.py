@@ -41,7 +41,6 @@ from anabranch.manager.policies.hot_groups.loads import Loads, loads_of, with_ma
 from anabranch.manager.policies.hot_groups.spreading import Hosts, HotGroup, spread_out
 from anabranch.manager.policies.hot_groups.work import GroupWork, Work
 from anabranch.manager.snapshot import Floats, Snapshot
-from anabranch.observe.numbers import format_seconds
 from anabranch.plan.routing import Diffused
 
 FIRST_REST, LAST_REST = 16, 256
@@ -178,7 +177,7 @@ class Reason:
         copies = (len(hosts.processors) - 1) * float(rows.sum() - rows[hot.master])
         weights = tuple(round(part, 3) for part in hosts.parts)
         text = f"{self._change(hot, rows)}; expected then: {self._then()}, and {copies:,.0f} rows more a batch received"
-        return DiffuseGroups(hot.operator, (hot.group,), hot.master, hosts.processors, weights, text)
+        return DiffuseGroups(hot.operator, (hot.group,), hot.master, hosts.processors, weights, text, copies)
 
     def gathered(self) -> str:
         """Why it is better at one processor."""
@@ -193,7 +192,7 @@ class Reason:
                 f"{rows[hot.master]:,.0f} rows of {now} come in a batch, and {rows[self.before.master]:,.0f} of {then}"
             )
         share = hot.work / max(self.loads.fair, 1e-12)
-        return f"its work, {format_seconds(hot.work)} of a batch, is {share:.1f} times a processor's fair share"
+        return f"its work, {1000 * hot.work:,.1f} ms a batch, is {share:.1f} times a processor's fair share"
 
     def _then(self) -> str:
-        return f"{format_seconds(self.expected)} instead of {format_seconds(self.load)} for the busiest processor"
+        return f"{1000 * self.expected:,.1f} ms instead of {1000 * self.load:,.1f} for the busiest processor"

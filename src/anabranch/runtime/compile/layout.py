@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from anabranch.kernel.delta import Projection
 from anabranch.kernel.expression import Fused
-from anabranch.plan.placement import Placement
+from anabranch.plan.allocation import Allocation
 from anabranch.plan.query import JoinInput, Output, Source, all_of
 from anabranch.plan.watermark import BlockTime, PortTime, SourceTime
 from anabranch.processor.tasks import ProcessorPlan
@@ -149,8 +149,9 @@ class Layout:
 
     `inputs` are the streams that feed the network's inputs, and `sources` their times; `blocks` are the times of what
     blocks feed them with. `exchanges` are those after the first. `key_types`, `rounds` and `argument_types` are per
-    operator, `ports` are the times of all ports. `placements` say where each operator is at first, `families` which of
-    them run fused and stay together.
+    operator, `ports` are the times of all ports. `allocation` says for which placements the rounds were compiled; after
+    that groups move. Operators that run fused and stay together are a family, `kindred` are those
+    that would be one if they were placed alike.
     """
 
     inputs: tuple[InputLayout, ...]
@@ -158,8 +159,8 @@ class Layout:
     exchanges: tuple[Exchange, ...]
     key_types: tuple[tuple[T.DataType, ...], ...]
     rounds: tuple[int, ...]
-    placements: tuple[Placement, ...]
-    families: tuple[int, ...]
+    allocation: Allocation
+    kindred: tuple[int, ...]
     sources: tuple[SourceTime, ...]
     blocks: tuple[BlockTime, ...]
     ports: tuple[PortTime, ...]
@@ -168,6 +169,12 @@ class Layout:
     outlets: tuple[Outlet, ...]
     answers: tuple[AnswerLayout, ...]
     argument_types: tuple[tuple[T.DataType, ...], ...] = ()
+
+    @property
+    def families(self) -> tuple[int, ...]:
+        """The family of each operator: those that run fused, by the number of the first."""
+        assert self.allocation.families is not None, "the layout has been compiled"
+        return self.allocation.families
 
     @property
     def groupings(self) -> int:

@@ -9,6 +9,7 @@ from pyspark.sql import types as T
 
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.plan.network import Network, Request
+from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.columns import Columns
 from anabranch.runtime.compile.layout import Layout
@@ -22,7 +23,8 @@ class PreparedPlan:
 
     `packing` and `packed` live as long as Spark's streaming query, and so do `read`: the streams in the order in which
     that query has them, with how many sources of Spark's each one consists of and how often it occurs. `shares` are
-    what inputs take of packed rows.
+    what inputs take of packed rows. The program wants operators in their `initial` placements. A plan that
+    `continues` is laid out for where they are instead.
     """
 
     requests: tuple[Request, ...]
@@ -36,3 +38,5 @@ class PreparedPlan:
     packed: DataFrame
     shares: tuple[Share, ...]
     read: tuple[tuple[str, int, int], ...]
+    initial: tuple[Placement, ...]
+    continues: bool

@@ -10,8 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from anabranch.checkpoint.carry_over import known_allocation
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.queries import former_queries, requests_after
+from anabranch.plan.allocation import KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.query import ContinuousQuery
 from anabranch.runtime.compile.document import plan_document
@@ -22,8 +24,9 @@ from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.runtime.sinks.leftovers import take_back_output
 from anabranch.state.store import Json
 
-# Makes a plan that Spark has analysed from requests and the names of the streams that were read before.
-Prepare = Callable[[Sequence[Request], Sequence[str]], PreparedPlan]
+# Makes a plan that Spark has analysed from requests, the names of the streams that were read before, and where the
+# operators of plans before are.
+Prepare = Callable[[Sequence[Request], Sequence[str], KnownAllocation | None], PreparedPlan]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +97,7 @@ def propose(
     former = former_queries(checkpoint, changed, "" if changed is None else questions[changed].query.text)
     read = checkpoint.plan(checkpoint.plan_number)["read"] if begun else []
     beside = [] if shadow is None else [_request(shadow, requests)]
-    plan = prepare([*requests, *beside], [name for name, _, _ in read])
+    plan = prepare([*requests, *beside], [name for name, _, _ in read], known_allocation(checkpoint))
     described = {request.name: described[before.name] for request, before in zip(requests, proposed, strict=True)}
     former = {request.name: former[request.name] for request in requests if request.name in former}
     return Proposal(plan, plan_document(plan, described, former), questions, begun)
@@ -163,7 +166,7 @@ def resumed(
     pairs = zip(answered, proposal.questions.values(), strict=True)
     targets = {request.name: question.target(request.name) for request, question in pairs}
     context = step_context(run, plan, Answers(plan.layout, list(targets.values())))
-    context.in_force.resume(context.decision_maker.connections, run.events)
+    context.in_force.resume(context.decision_maker.connections, run.events, continues=plan.continues)
     if before is not None:
         context.in_force.go_on_from(before.in_force)
     return context, targets

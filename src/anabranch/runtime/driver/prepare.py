@@ -4,13 +4,14 @@ data."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
 from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
+from anabranch.plan.allocation import Allocation, KnownAllocation, continued
 from anabranch.plan.assembly import network_of
 from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
@@ -34,9 +35,11 @@ def prepare(
     streams: Mapping[str, StreamSchema],
     *,
     place: Callable[[OperatorGraph], tuple[Placement, ...]],
+    processors: int,
     keep_rejected: bool,
     keep_late: bool,
     read_before: Sequence[str] = (),
+    known: KnownAllocation | None = None,
     running: PreparedPlan | None = None,
     checked: bool = False,
 ) -> PreparedPlan:
@@ -44,18 +47,27 @@ def prepare(
 
     If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
     are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
+
+    Operators are placed on so many `processors`. Those of a `known` allocation stay where they are, unless the program
+    wants them elsewhere now; a running one wants what it wanted.
     """
     network = network_of(requests, streams)
-    known = {**streams, **{schema.name: schema for schema in network.derived}}
+    all_streams = {**streams, **{schema.name: schema for schema in network.derived}}
     if not checked:
         check_sources(spark, network, sources.registered)
-    columns = Columns(spark, network, sources, known)
+    columns = Columns(spark, network, sources, all_streams)
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
     graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
-    placed = place(graph)
-    layout = lay_out(network, columns, sources, known, placed, keep_rejected=keep_rejected, keep_late=keep_late)
+    initial = place(graph)
+    identities = [operator.identity for operator in network.operators]
+    allocation = Allocation(initial)
+    if known is not None and (running is not None or known.is_wanted(processors, identities, initial)):
+        allocation = continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
+    layout = lay_out(
+        network, columns, sources, all_streams, allocation, keep_rejected=keep_rejected, keep_late=keep_late
+    )
     if not checked:
         check_lanes(spark, layout)
     schemas = tuple(answer_schema(spark, layout, answer) for answer in layout.answers)
@@ -67,14 +79,34 @@ def prepare(
         network=network,
         graph=graph,
         layout=layout,
-        streams=known,
+        streams=all_streams,
         columns=columns,
         schemas=schemas,
         packing=streaming.packing,
         packed=streaming.packed,
         shares=streaming.shares,
         read=streaming.read,
+        initial=initial,
+        continues=allocation.families is not None,
     )
+
+
+def allocate(
+    plan: PreparedPlan, sources: Sources, allocation: Allocation, *, keep_rejected: bool, keep_late: bool
+) -> PreparedPlan:
+    """The same plan with its operators elsewhere: rounds and lanes are compiled anew, what is packed stays."""
+    layout = lay_out(
+        plan.network,
+        plan.columns,
+        sources,
+        plan.streams,
+        allocation,
+        keep_rejected=keep_rejected,
+        keep_late=keep_late,
+    )
+    shares = shares_of(layout, plan.packing)
+    assert shares is not None, "what inputs need of packed rows does not depend on placements"
+    return replace(plan, layout=layout, shares=shares)
 
 
 @dataclass(frozen=True, slots=True)

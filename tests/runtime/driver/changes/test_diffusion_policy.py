@@ -11,6 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.api.picture import diffusion_lines
+from anabranch.api.progress import progress_of
+from anabranch.checkpoint.survey import survey
 from anabranch.manager.actions import Action
 from anabranch.manager.diffusion import master_of
 from anabranch.manager.policies import diffusion
@@ -76,9 +79,23 @@ def test_a_hot_key_is_spread_mastered_by_the_faster_stream_and_gathered_when_the
             skew.append(busiest(steps))
             [routing] = steps.runner.context.in_force.distribution.routings
             masters.append([master_of(routes) for _, routes in routing.diffused])
+            if number == 10:
+                shown = progress_of(steps.results[-1], {})
+                explained = list(diffusion_lines(steps.results[-1]))
+                inspected = survey(tmp_path / "c", ab.__version__)
         kinds = [event.kind for event in steps.events.since() if event.kind in ("diffuse", "gather")]
         streams = {name: Stream(table, ["k"], "t", SECOND) for name, table in fed.items()}
         assert_same_rows(steps.answer, join(streams, ["A.k", "A.v", "B.v AS w"]))
+    [entry] = shown.diffused
+    assert (entry.operator, entry.master, entry.others, entry.step) == ("join of A, B", "B", ("A",), 11)
+    assert len(entry.hosts) == 4
+    assert "rows of B come in a batch" in entry.reason
+    assert shown.copied == pytest.approx(3 * 160, abs=60), "the step is the last one in which A was the master"
+    assert entry.sentence in explained
+    assert explained[-1].startswith(f"what diffusion costs: {shown.copied} rows copied, ")
+    assert inspected.diffused == shown.diffused
+    assert inspected.copied == shown.copied
+    assert not inspected.damage
     assert min(skew[:3]) > 2, "one processor has most of the work"
     entered, switched, left = masters.index([0]), masters.index([1]), masters.index([], 13)
     assert entered <= 3

@@ -8,13 +8,14 @@ those of `columns`. The parts of a layout are made in modules of their own: `inp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from anabranch.plan.allocation import Allocation
 from anabranch.plan.network import Network
-from anabranch.plan.placement import Placement, families_of
 from anabranch.plan.query import StreamSchema
 from anabranch.plan.rounds import Rounds, rounds_of
 from anabranch.processor.tasks import Arrival, ProcessorPlan, RoundPlan
@@ -37,13 +38,15 @@ def lay_out(
     columns: Columns,
     sources: Sources,
     streams: Mapping[str, StreamSchema],
-    placements: tuple[Placement, ...],
+    allocation: Allocation,
     *,
     keep_rejected: bool,
     keep_late: bool,
 ) -> Layout:
-    """The layout of a network over the given stream DataFrames, with each operator where it is placed."""
-    rounds = rounds_of(network, placements, in_place=columns.in_place, fused=columns.fused)
+    """The layout of a network over the given stream DataFrames, with each operator where it is allocated."""
+    rounds = rounds_of(
+        network, allocation.placements, in_place=columns.in_place, fused=columns.fused, families=allocation.families
+    )
     lanes, times = Lanes(network, columns, rounds), EventTimes(network, streams)
     inputs = Inputs(network, columns, sources, streams, keep_late=keep_late)
     packed = list(inputs.packed())
@@ -61,7 +64,7 @@ def lay_out(
         windows=tuple(port.window if port.grouping is None else None for port in ports),
         owners=tuple(n for n, _ in network.ports),
         groupings=times.groupings,
-        groups=len(placements[0]),
+        groups=len(allocation.placements[0]),
         keep_rejected=keep_rejected,
         late_projections=tuple(entry.late for entry in packed) if keep_late else None,
         shadows=frozenset(n for n, entry in enumerate(packed) if network.inputs[entry.layout.leaf].shadow),
@@ -72,8 +75,8 @@ def lay_out(
         exchanges=tuple(exchanges),
         key_types=tuple(columns.key_types),
         rounds=rounds.of,
-        placements=placements,
-        families=families_of(len(network.operators), [(edge.lower, edge.upper) for edge in rounds.local]),
+        allocation=replace(allocation, families=rounds.families),
+        kindred=rounds_of(network, in_place=columns.in_place, fused=columns.fused).families,
         sources=source_times,
         blocks=blocks,
         ports=ports,

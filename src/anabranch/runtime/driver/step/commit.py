@@ -13,6 +13,7 @@ from anabranch.checkpoint.step import Delivery, End
 from anabranch.errors import InconsistentStepError
 from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
+from anabranch.manager.diffusable import diffused_groups, names_in
 from anabranch.manager.memory.debt import backlog
 from anabranch.manager.memory.manager_use import ManagerUse, known_bytes
 from anabranch.manager.runtime_monitor import Moment
@@ -70,6 +71,8 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         moving=after.moving,
         diffusions=after.diffusions,
         initial=in_force.initial,
+        families=in_force.families,
+        apart=in_force.apart,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
@@ -178,6 +181,7 @@ def _keep_result(
             step.totals,
             context.memory_uses(),
             groups,
+            diffused_groups(step.routings, step.diffusions, names_in(shape)),
             seconds,
             run.clock(),
             ManagerUse(reading.seconds + deciding, reading.bytes, memory_bytes),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
@@ -32,8 +32,9 @@ from anabranch.runtime.driver.step.result import StepResult, StepSettings
 from anabranch.runtime.driver.step.times import Times
 from anabranch.runtime.exchange.processors import Processors
 from anabranch.runtime.exchange.split import Split
-from anabranch.runtime.sinks.answers import Answers
+from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.state.manifest import Manifest
+from anabranch.state.runs.run import FileCuts
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,20 +105,42 @@ class StepContext:
 def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepContext:
     """Put together the context of a run under a plan; no step is in force yet."""
     layout = plan.layout
-    shape = shape_of(plan.network, layout.processor, layout.families)
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
     empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
-    initial = InitialPlacement(run.settings.processors, layout.placements)
+    initial = InitialPlacement(run.settings.processors, plan.initial)
     return StepContext(
         run=run,
         plan=plan,
         shape=shape,
         answers=answers,
-        processors=Processors(layout, answers.plan, Split(layout, plan.packing, plan.shares)),
+        processors=_processors(plan, answers),
         times=Times(plan.network, layout),
-        in_force=InForce(run.checkpoint, initial, empty),
-        decision_maker=DecisionMaker(
-            shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning
-        ),
+        in_force=InForce(run.checkpoint, initial, empty, layout.allocation),
+        decision_maker=_decision_maker(run, shape),
         counters=Counters(len(layout.inputs), layout.processor.operators),
         shortage=Shortage(),
     )
+
+
+def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequence[Target]) -> StepContext:
+    """The context of the same plan with its operators elsewhere: what was counted and what is in force stays."""
+    layout = plan.layout
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
+    answers = Answers(layout, targets)
+    return replace(
+        before,
+        plan=plan,
+        shape=shape,
+        answers=answers,
+        processors=_processors(plan, answers),
+        times=Times(plan.network, layout),
+        decision_maker=_decision_maker(before.run, shape, before.decision_maker.cuts),
+    )
+
+
+def _processors(plan: PreparedPlan, answers: Answers) -> Processors:
+    return Processors(plan.layout, answers.plan, Split(plan.layout, plan.packing, plan.shares))
+
+
+def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = None) -> DecisionMaker:
+    return DecisionMaker(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning, cuts)

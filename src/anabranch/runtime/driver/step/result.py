@@ -11,6 +11,7 @@ from anabranch.manager.memory.manager_use import ManagerUse
 from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.manager.patterns import Pattern, Spread
 from anabranch.manager.snapshot import Policy
+from anabranch.observe.diffused import DiffusedGroups
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, report_body
@@ -39,8 +40,8 @@ class StepResult:
 
     `output_rows` are by query; `operators` are names, in the order of reports. `memory` is per processor: the use of
     its memory, and what it owes. `groups` are per processor, too: the statistics of the partition groups of each
-    operator, kept for the last step only. The step took `seconds`, and was committed at `time` by the driver's clock.
-    `manager` is the manager's part in it.
+    operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`,
+    and was committed at `time` by the driver's clock. `manager` is the manager's part in it.
     """
 
     batch_id: int
@@ -53,6 +54,7 @@ class StepResult:
     totals: dict[str, Any] = field(default_factory=dict)
     memory: tuple[MemoryUse, ...] = ()
     groups: tuple[dict[str, Any], ...] = ()
+    diffused: tuple[DiffusedGroups, ...] = ()
     seconds: float = 0.0
     time: float = 0.0
     manager: ManagerUse = field(default_factory=ManagerUse)

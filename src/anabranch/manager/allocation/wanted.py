@@ -1,0 +1,91 @@
+"""What a user or a policy wants of where operators are: the allocation that this makes, or why it cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from anabranch.errors import ConfigError, did_you_mean
+from anabranch.manager.actions.numbers import is_whole
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.plan_shape import PlanShape
+from anabranch.plan.allocation import Allocation, reallocated
+from anabranch.plan.placement import Placement
+
+SPREAD = "spread"
+STAY = "stay"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Operators, by name, are to go to a processor, to all of them (`SPREAD`), or nowhere else (`STAY`).
+
+    With its `subplan` an operator takes everything along that only feeds it. Operators that are to be `apart` run in
+    rounds of their own, whatever else is at their place.
+    """
+
+    operators: tuple[str, ...]
+    to: int | str
+    reason: str
+    subplan: bool = False
+    apart: bool = False
+
+
+def operators_of(plan: PlanShape, wanted: Wanted, answering: Collection[int]) -> tuple[int, ...]:
+    """The numbers of the operators that are meant; those that are `answering` feed an answer, too."""
+    numbers = {operator.name: operator.number for operator in plan.operators}
+    if not wanted.operators:
+        raise ConfigError("no operator was given")
+    for name in wanted.operators:
+        if not isinstance(name, str) or name not in numbers:
+            raise ConfigError(f"there is no operator {name!r}; {did_you_mean(str(name), list(numbers))}")
+    chosen = {numbers[name] for name in wanted.operators}
+    if wanted.subplan:
+        for operator in reversed(plan.operators):
+            fed = {
+                upper.number for upper in plan.operators for edge in upper.edges if operator.number in edge.operators
+            }
+            if fed and fed <= chosen and operator.number not in answering:
+                chosen.add(operator.number)
+    return tuple(sorted(chosen))
+
+
+def allocation_after(
+    plan: PlanShape, distribution: Distribution, allocation: Allocation, operators: Sequence[int], wanted: Wanted
+) -> Allocation:
+    """The allocation after these operators have gone where they are wanted."""
+    places: dict[Placement | None, list[int]] = {}
+    for n in operators:
+        places.setdefault(_placement(distribution, allocation.placements[n], wanted.to), []).append(n)
+    for placement, of in places.items():
+        allocation = reallocated(
+            allocation,
+            [operator.kindred for operator in plan.operators],
+            of,
+            placement,
+            processors=distribution.processors,
+            apart=wanted.apart,
+            closed=_closed(plan, distribution, of),
+        )
+    return allocation
+
+
+def _placement(distribution: Distribution, now: Placement, to: int | str) -> Placement | None:
+    """The placement that is wanted; None for all processors."""
+    if to == STAY:
+        return now
+    if to == SPREAD:
+        return None
+    if not is_whole(to) or not 0 <= int(to) < distribution.processors:
+        raise ConfigError(
+            f"an operator goes to a processor from 0 to {distribution.processors - 1}, or to all of them "
+            f"(None or {SPREAD!r}), not to {to!r}"
+        )
+    return (int(to),) * distribution.groups
+
+
+def _closed(plan: PlanShape, distribution: Distribution, operators: Sequence[int]) -> set[int]:
+    """The families that no operator can enter: groups of them are diffused, or on their way."""
+    moving = {relocation.move.family for relocation in distribution.moving}
+    diffused = {n for n, routing in enumerate(distribution.routings) if routing.diffused and n not in operators}
+    return moving | {plan.operators[n].family for n in diffused}

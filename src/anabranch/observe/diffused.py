@@ -1,0 +1,61 @@
+"""Diffused partition groups, as progress, `explain` and `inspect` show them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.observe.numbers import format_count, numbered
+
+
+@dataclass(frozen=True, slots=True)
+class DiffusedGroups:
+    """Groups of an operator that are diffused alike: each row of the `master` goes to one of the hosts, by their
+    weights, and every row of the `others` to all.
+
+    The master is the same since a step, which was committed at that time in seconds since 1970. Who diffused them for
+    the `reason` expected so many rows a batch to be received more than once (`expected_copies`); None if nobody did.
+    """
+
+    operator: str
+    groups: tuple[int, ...]
+    master: str
+    others: tuple[str, ...]
+    hosts: tuple[int, ...]
+    weights: tuple[float, ...]
+    step: int
+    time: float
+    reason: str
+    expected_copies: float | None = None
+
+    @property
+    def sentence(self) -> str:
+        """All of it for people."""
+        return (
+            f"{self.operator}: {numbered(self.groups)} diffused over processors {', '.join(map(str, self.hosts))}; "
+            f"since step {self.step} each row of {self.master} goes to one of them, and those of "
+            f"{', '.join(self.others)} to all; {self.reason}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a part of `lastProgress`."""
+        return {
+            "operator": self.operator,
+            "groups": list(self.groups),
+            "master": self.master,
+            "replicated": list(self.others),
+            "processors": list(self.hosts),
+            "weights": list(self.weights),
+            "sinceStep": self.step,
+            "sinceTime": self.time,
+            "expectedCopiedRows": self.expected_copies,
+            "reason": self.reason,
+        }
+
+
+def overhead(diffused: tuple[DiffusedGroups, ...], copied: int) -> str:
+    """The rows of a step that were received more than once, and how many were expected."""
+    expected = [entry.expected_copies for entry in diffused]
+    known = sum(copies for copies in expected if copies is not None)
+    told = f", {format_count(round(known))} expected" if None not in expected else ""
+    return f"{format_count(copied)} rows copied{told}"

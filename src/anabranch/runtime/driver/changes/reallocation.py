@@ -1,0 +1,174 @@
+"""Operators go on at other processors, between two batches (paper 5, section 6.3; `manager/allocation`).
+
+The rounds for the new placement are compiled while batches go on. Then state is listed at its new owners, which is
+committed as a step of its own. Spark's query does not notice: what it packs does not depend on where operators are. If
+the rounds stay as they are, only routings change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from anabranch.checkpoint.step import Step
+from anabranch.manager.allocation.reallocation import Reallocation, ReallocationStep
+from anabranch.manager.allocation.wanted import Wanted, allocation_after, operators_of
+from anabranch.manager.connection_manager import Reallocated
+from anabranch.manager.distribution import Distribution
+from anabranch.observe.events import EventKind
+from anabranch.observe.numbers import format_bytes
+from anabranch.plan.allocation import Allocation
+from anabranch.plan.placement import placement_text
+from anabranch.runtime.compile.prepared import PreparedPlan
+from anabranch.runtime.driver.open_run import OpenedRun
+from anabranch.runtime.driver.step.context import StepContext, reallocated_context
+from anabranch.state.failpoints import failpoint
+
+# Compiles the rounds of a running plan for another allocation.
+Allocate = Callable[[PreparedPlan, Allocation], PreparedPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """Reallocations after their first three steps, each with the numbers of its operators, and the plan that is to come
+    into force: None if rounds stay as they are. It was made for a `distribution`."""
+
+    before: StepContext
+    distribution: Distribution
+    allocation: Allocation
+    plan: PreparedPlan | None
+    rounds: int
+    reallocations: tuple[tuple[Reallocation, tuple[int, ...]], ...]
+
+    def is_of(self, context: StepContext) -> bool:
+        """Whether nothing has come between that it depends on."""
+        then, now = self.distribution, context.in_force.distribution
+        return (
+            context is self.before
+            and now.routings == then.routings
+            and [entry.move for entry in now.moving] == [entry.move for entry in then.moving]
+        )
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether all operators are where they are wanted."""
+        apart = frozenset(self.before.in_force.apart)
+        placed = self.allocation.placements == self.distribution.placements
+        return self.plan is None and placed and self.allocation.apart == apart
+
+
+def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) -> OpenedRun:
+    """Let operators go where they are wanted, all in one step; refused, with nothing done, if one cannot."""
+    runner = opened.runner
+    connected = _connect(runner.context, wanted, allocate)
+    with runner.between_batches() as context:
+        if not connected.is_of(context):
+            connected = _connect(context, wanted, allocate)
+        if connected.changes_nothing:
+            return opened
+        return _switch(opened, connected)
+
+
+def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate) -> _Connected:
+    """The first three steps: the processors are known, and how rows come to them and go on from there."""
+    clock, distribution, layout = context.run.clock, context.in_force.distribution, context.layout
+    now = Allocation(distribution.placements, layout.families, frozenset(context.in_force.apart))
+    answering = _answering(context.plan)
+    notified = []
+    for one in wanted:
+        numbers = operators_of(context.shape, one, answering)
+        names = tuple(context.shape.operators[n].name for n in numbers)
+        now = allocation_after(context.shape, distribution, now, numbers, one)
+        notified.append((Reallocation(names, one.reason).make(ReallocationStep.NOTIFY, clock()), numbers))
+    rounds = context.plan.graph.flow.rounds(now.placements, now.families)
+    same = rounds.of == layout.rounds and rounds.families == layout.families
+    plan = None if same else allocate(context.plan, now)
+    connected = tuple(
+        (
+            made.make(ReallocationStep.CONNECT_PARENTS, clock()).make(ReallocationStep.CONNECT_CHILDREN, clock()),
+            numbers,
+        )
+        for made, numbers in notified
+    )
+    return _Connected(context, distribution, now, plan, rounds.count, connected)
+
+
+def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
+    """The last three steps, between two batches."""
+    runner, before, plan = opened.runner, opened.runner.context, connected.plan
+    after = before if plan is None else reallocated_context(before, plan, list(opened.targets.values()))
+    clock, in_force, last = before.run.clock, before.in_force, before.in_force.last
+    stopped, distribution = clock(), in_force.distribution
+    moved, settled = after.decision_maker.connections.reallocate(
+        distribution, connected.allocation.placements, before.shape
+    )
+    sent = clock()
+    try:
+        failpoint("reallocation.sent")
+        in_force.reallocate(moved, after.shape.families, connected.allocation.apart)
+        failpoint("reallocation.committed")
+        runner.use(after)
+    except BaseException as error:
+        if _is_committed(before, last):
+            runner.break_off(error)
+        raise
+    times = {
+        ReallocationStep.DEACTIVATE: stopped,
+        ReallocationStep.SEND_STATE: sent,
+        ReallocationStep.ACTIVATE: clock(),
+    }
+    for reallocation, numbers in connected.reallocations:
+        for step, time in times.items():
+            reallocation = reallocation.make(step, time)
+        _tell(connected, after, reallocation, numbers, settled)
+    failpoint("reallocation.activated")
+    return opened if plan is None else OpenedRun(runner, plan, opened.targets)
+
+
+def _is_committed(context: StepContext, last: Step | None) -> bool:
+    """Whether state is listed at the new places, so that nothing may go on at the old ones."""
+    now = context.run.checkpoint.last_step()
+    return now is not None and (last is None or now.number > last.number)
+
+
+def _answering(plan: PreparedPlan) -> set[int]:
+    """The operators whose results are the answer of a query, or a part of one."""
+    network = plan.network
+    nodes = {branch.node for answer in network.answers for branch in answer.branches}
+    return {n for n in map(network.operator_of, nodes) if n is not None}
+
+
+def _tell(
+    connected: _Connected, after: StepContext, made: Reallocation, numbers: Sequence[int], settled: Reallocated
+) -> None:
+    """Write the event of a reallocation, unless its operators were where they were wanted."""
+    before, count = connected.before, connected.distribution.processors
+    was = [placement_text(connected.distribution.placements[n], count) for n in numbers]
+    now = [placement_text(connected.allocation.placements[n], count) for n in numbers]
+    size = sum(settled.bytes.get(n, 0) for n in numbers)
+    then, rounds = max(before.layout.rounds) + 1, max(after.layout.rounds) + 1
+    several = ", ".join(made.operators)
+    told = f"{several}: {_one(now)} from now on, {_one(was)} before; {format_bytes(size)} of state moved"
+    told += f", {rounds} round{'s' if rounds > 1 else ''}" + (f" instead of {then}" if rounds != then else "")
+    if settled.ended:
+        told += f", {settled.ended} relocation{'s' if settled.ended > 1 else ''} under way came to nothing"
+    if settled.gathered:
+        told += f", {settled.gathered} diffused group{'s' if settled.gathered > 1 else ''} gathered"
+    before.run.events.add(
+        EventKind.REALLOCATE,
+        f"{told}, since {made.reason}",
+        operators=list(made.operators),
+        before=was,
+        after=now,
+        bytes=size,
+        rounds_before=then,
+        rounds=rounds,
+        steps=[[step.text, time] for step, time in made.made],
+        ended_relocations=settled.ended,
+        gathered_groups=settled.gathered,
+    )
+
+
+def _one(places: Sequence[str]) -> str:
+    """Where operators are, said once if it is the same of all of them."""
+    return places[0] if len(set(places)) == 1 else "; ".join(places)
