@@ -27,7 +27,7 @@ WINDOW = 20  # milliseconds; a batch is ten
 KINDS = {name: Kind(SCHEMA, "t", 0) for name in "ABC"}
 WINDOWS = ", ".join(f"{name} [RANGE {WINDOW} MILLISECONDS]" for name in "ABC")
 CHAIN = f"SELECT A.v AS a, B.v AS b, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.j = C.j"
-FEW, MANY = 10, 300
+FEW, MANY = 20, 400
 ROWS = 60
 HOT = 7
 WITHIN = 10
@@ -119,10 +119,10 @@ def test_skew_slowness_a_hot_key_a_turn_of_selectivity_and_a_memory_cut_are_each
     ) as steps:
         scenario = Scenario(steps, clock, np.random.default_rng(6))
         scenario.until("relocation", "load_balancing", of=0)
-        SLOW[1] = 4.0
+        SLOW[1] = 6.0
         scenario.until("relocation", "load_balancing", of=1)
         SLOW.clear()
-        scenario.hot = ROWS // 2
+        scenario.hot = ROWS // 4
         scenario.until("diffusion")
         scenario.hot = 0
         scenario.distinct = (FEW, MANY)
