@@ -149,7 +149,7 @@ def test_what_spark_knows_better_is_refused(
 def test_another_sub_query_is_refused_on_resume_and_inspect_knows_sources(
     spark: SparkSession, feeds: dict[str, Feed], tmp_path: Path
 ) -> None:
-    from anabranch.checkpoint.survey import survey
+    from anabranch.checkpoint.survey.survey import survey
 
     run_to_end(engine(spark, feeds).sql(TEXT), tmp_path / "out")
     found = survey(tmp_path / "checkpoint", ab.__version__, quick=False)

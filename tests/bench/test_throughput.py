@@ -12,6 +12,7 @@ from anabranch.bench.contenders.child import Measurement
 from anabranch.bench.contenders.job import Batch, Job, Outcome
 from anabranch.bench.contenders.memory import MemoryPeak
 from anabranch.bench.machine import Machine
+from anabranch.bench.raw_results import as_json
 from anabranch.bench.throughput import (
     ThroughputOptions,
     ThroughputResult,
@@ -119,7 +120,7 @@ def test_the_result_renders_as_json_and_as_a_table() -> None:
     machine = Machine("2026-01-01", 2, 2**34, 0.0, "3.11", "4.3")
     options = ThroughputOptions(work=Path("unused"))
     result = ThroughputResult(options, machine, 1200, 4, contenders, ratios(contenders))
-    fields = json.loads(result.to_json())
+    fields = json.loads(as_json(result))
     assert fields["ratios"][0]["steady"] == 8.0
     assert len(fields["contenders"][0]["runs"][0]["outcome"]["batches"]) == 5
     console = Console(width=200, record=True, quiet=False, file=None, force_terminal=False)

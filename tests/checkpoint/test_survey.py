@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from anabranch.checkpoint.survey import _spilled, survey
+from anabranch.checkpoint.survey.summaries import spilled_summaries
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.manager.diffusion import Diffuser, Occasion, routes_of
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
@@ -30,10 +31,10 @@ def test_what_a_join_with_windows_owes_is_told_as_a_bound() -> None:
     both = GroupSet.of(4, [0, 1])
     generations = tuple(Generation(n, both, None, (pieces, pieces), (1_000, 2_000), (5, 7)) for n in (1, 2))
     manifest = Manifest((Spine(), Spine()), (OperatorState(generations=generations),))
-    [entry] = _spilled(0, manifest, PLAN, 4)
+    [entry] = spilled_summaries(0, manifest, PLAN, 4)
     assert (entry.owing, entry.owed, entry.at_most) == (2, 2 * (5 + 7), True)
     unbounded = [{**source, "window (us)": None} for source in PLAN["sources"]]
-    [entry] = _spilled(0, manifest, {**PLAN, "sources": unbounded}, 4)
+    [entry] = spilled_summaries(0, manifest, {**PLAN, "sources": unbounded}, 4)
     assert (entry.owed, entry.at_most) == (24, False)
 
 

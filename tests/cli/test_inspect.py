@@ -13,9 +13,10 @@ import pytest
 from typer.testing import CliRunner
 
 from anabranch import __version__
-from anabranch.checkpoint import survey as surveying
 from anabranch.checkpoint.journal import open_log
-from anabranch.checkpoint.survey import survey
+from anabranch.checkpoint.survey import state_files
+from anabranch.checkpoint.survey import survey as surveying
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.cli.main import app
 from anabranch.errors import CorruptStateError
 from anabranch.manager.order_costs import OrderCosts, QueryOrders
@@ -191,7 +192,7 @@ def test_files_that_vanish_because_the_run_goes_on_are_no_damage(
         looks.append(file.name)
         return map_run(directory, file)
 
-    monkeypatch.setattr(surveying, "map_run", read_late)
+    monkeypatch.setattr(state_files, "map_run", read_late)
 
     found = survey(made.checkpoint.path, __version__)
 
@@ -206,7 +207,7 @@ def test_a_run_that_always_moves_on_is_said_to_be_too_fast(made: Fabricated, mon
         made.add_step()
         raise CorruptStateError("gone")
 
-    monkeypatch.setattr(surveying, "map_run", read_too_late)
+    monkeypatch.setattr(state_files, "map_run", read_too_late)
     monkeypatch.setattr(surveying, "ATTEMPTS", 3)
 
     shown = run(app, ["inspect", str(made.checkpoint.path)])

@@ -129,7 +129,8 @@ def test_skew_slowness_a_hot_key_a_turn_of_selectivity_and_a_memory_cut_are_each
         scenario.until("migration")
         steps.public.set_memory(4_000, processor=0)
         scenario.until("spill", "relocation", of=0)
-        for e in steps.events.all(): print(e)
+        for e in steps.events.all():
+            print(e)
         print(scenario.number, [round(x) for x in LONGEST])
         steps.end()
         events = steps.events.all()
@@ -137,4 +138,6 @@ def test_skew_slowness_a_hot_key_a_turn_of_selectivity_and_a_memory_cut_are_each
     fed = {name: pa.concat_tables(tables) for name, tables in scenario.fed.items()}
     newest = "greatest(A.t, B.t, C.t)"
     inside = " AND ".join(f"{name}.t >= {newest} - {WINDOW}" for name in KINDS)
-    assert_same_rows(answer, query(f"SELECT A.v, B.v, C.v FROM A, B, C WHERE A.k = B.k AND B.j = C.j AND {inside}", fed))
+    assert_same_rows(
+        answer, query(f"SELECT A.v, B.v, C.v FROM A, B, C WHERE A.k = B.k AND B.j = C.j AND {inside}", fed)
+    )

@@ -36,6 +36,7 @@ from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
 from anabranch.runtime.rows.derived import Sources
+from anabranch.runtime.spark.internals import remember_classes
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
 
@@ -110,6 +111,7 @@ class Engine:
                 raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
             if given is not None and isinstance(policy, Spill) and self.memory is None:
                 raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
+        remember_classes(self.spark)
 
     def __repr__(self) -> str:
         """One line: streams, processors, memory and where the state is."""

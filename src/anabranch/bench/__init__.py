@@ -4,14 +4,15 @@ throughput      one input through Anabranch and through Spark's own stream-strea
                 benchmarks `chain`, `shared` and `groupby`, too
 flat            cost follows the work of a batch, and not the size of the history
 tight           state may be larger than its memory
-relocation      what it costs to move state, in a query that runs in this process
-migration       what it costs to change the order of joins, likewise
-orders          whether a run that starts in its worst order of joins comes to be as fast as one that starts in its best
-changes         what other queries notice when queries are added and removed, likewise
+relocation      the costs of moving state, in a query that runs in this process
+diffusion       the costs of spreading hot partition groups over processors, switching roles and going back, likewise
+migration       the costs of changing the order of joins, likewise
+orders          a run that starts in its worst order of joins becomes as fast as one that starts in its best
+changes         the pause that other queries see when queries are added and removed, likewise
 inputs/         the inputs of the first three
 contenders/     the engines that read them, each in a process of its own
 slow_machines/  processors that get a share of a core
 experiments/    the papers' figures
-machine         what a benchmark ran on
-raw_results     what was measured, as a file
+machine         the machine that a benchmark ran on
+raw_results     the values of a benchmark, as a file
 """

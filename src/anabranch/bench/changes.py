@@ -1,15 +1,14 @@
 """`anabranch bench changes`: the pause that a query sees while others are added to its run and removed from it.
 
-A join of two streams runs without a rest: whenever a batch has been answered, the input of another one is there. Then
-queries come and go, with batches in between: some over columns that are read already, some that need a column more.
-What the query sees of a change is the longest time between two of its answers, from the change on up to the answer to
-the first batch that begins after it; shown beside that is the time between two answers otherwise. The claim: a query
-over what is read already comes and goes without a restart of Spark's query.
+A join of two streams runs without a rest: as soon as a batch is answered, the input of the next one is written. Then
+queries come and go, with batches in between: some over columns that are read already, some that need one column more.
+The pause of a change is the longest time between two answers of the query, from the change up to the answer to the
+first batch that begins after it; it is shown beside the usual time between two answers. The claim: a query over columns
+that are read already comes and goes without a restart of Spark's query.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import threading
@@ -40,7 +39,7 @@ WARM_UP = 8
 AHEAD = 2
 PATIENCE = 120.0
 
-# What the changes are called, in the order in which they are shown.
+# The names of the changes, in the order in which they are shown.
 ADDED = "add a query over columns that are read already"
 REMOVED = "remove it"
 ADDED_COLUMN = "add a query over one more column"
@@ -49,7 +48,7 @@ REMOVED_COLUMN = "remove that one"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangesOptions:
-    """How many rows a stream brings per batch, and how often queries come and go."""
+    """Options of the benchmark: `rows` per stream and batch, and how often queries come and go (`turns`)."""
 
     work: Path
     rows: int = 5_000
@@ -57,7 +56,7 @@ class ChangesOptions:
     processors: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name in ("rows", "turns", "processors"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench changes: {name} must be at least 1, not {getattr(self, name)}")
@@ -76,16 +75,12 @@ class ChangesResult:
 
     @property
     def hold(self) -> bool:
-        """Whether Spark's query went on as it was wherever no other column was needed."""
+        """Whether Spark's query went on without a restart wherever no other column was needed."""
         return all(self.restarts[kind] == 0 for kind in (ADDED, REMOVED, REMOVED_COLUMN))
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self)
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: ChangesOptions, report: Callable[[str], None]) -> ChangesResult:
@@ -139,7 +134,7 @@ class _Source:
     written: int = 0
 
     def write(self) -> None:
-        """One more batch."""
+        """Write one more batch."""
         start = self.written * self.rows
         for number, name in enumerate(STREAMS):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -156,7 +151,7 @@ class _Source:
 
 @dataclass(slots=True)
 class _Answers:
-    """When the answers to batches came; each of them lets the input of another batch come."""
+    """The times of the answers to batches; with each of them the input of another batch is written."""
 
     source: _Source
     times: list[float] = field(default_factory=list)
@@ -167,14 +162,14 @@ class _Answers:
             self.source.write()
 
     def came(self, _: DataFrame, __: int) -> None:
-        """What the watched query's answers go to."""
+        """Note an answer of the watched query: its `foreachBatch` function."""
         self.source.write()
         with self._news:
             self.times.append(time.perf_counter())
             self._news.notify_all()
 
     def wait(self, running: Run, count: int) -> None:
-        """Until so many more answers have come."""
+        """Wait until `count` more answers have come."""
         until = time.monotonic() + PATIENCE
         with self._news:
             wanted = len(self.times) + count
@@ -186,7 +181,7 @@ class _Answers:
                     raise BenchmarkError(f"bench changes: {count} batches took more than {PATIENCE:.0f} s")
 
     def gaps(self, running: Run, count: int) -> list[float]:
-        """The times between so many answers, from the next one on."""
+        """The times between `count` answers, from the next one on."""
         self.wait(running, 1)
         first = len(self.times) - 1
         self.wait(running, count)

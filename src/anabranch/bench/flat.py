@@ -1,4 +1,4 @@
-"""`anabranch bench flat`: does cost follow the work of a batch, and not the history behind it?
+"""`anabranch bench flat`: the cost of a batch follows its work, and not the history before it.
 
 Each experiment compares a baseline with a measurement that differs in one thing only, and gives a ratio
 with the limit it must stay under:
@@ -18,7 +18,6 @@ Every run's results are compared with the number that its recipe expects.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -39,7 +38,8 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatOptions:
-    """What to run. `unit` is the number of rows per stream in a measured batch."""
+    """Options of the benchmark. `unit` is the number of rows per stream in a measured batch, `asked` that of keys that
+    a growth experiment looks up in every batch."""
 
     work: Path
     experiments: tuple[str, ...] = ("growth", "growth-window", "hot-history", "groups", "hot-batch")
@@ -58,7 +58,7 @@ class FlatOptions:
     hot_batch_driver_memory: str = "1g"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for experiment in self.experiments:
             if experiment not in EXPERIMENTS:
                 hint = did_you_mean(experiment, EXPERIMENTS)
@@ -100,20 +100,21 @@ class FlatResult:
     machine: Machine
     findings: tuple[Finding, ...]
 
+    @property
+    def hold(self) -> bool:
+        """Whether all promises hold."""
+        return all(finding.within_limit for finding in self.findings)
+
     def document(self) -> dict[str, object]:
-        """Everything, with the ratios."""
+        """All values, with the ratios."""
         fields: dict[str, Any] = asdict(self)
         for values, finding in zip(fields["findings"], self.findings, strict=True):
             values |= {"ratio": finding.ratio, "within_limit": finding.within_limit}
         return fields
 
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
-
 
 def run(options: FlatOptions, report: Report) -> FlatResult:
-    """Run the chosen experiments; `report` receives a line of text whenever there is something to say."""
+    """Run the chosen experiments; `report` is called with a line of text on the progress."""
     machine = this_machine()
     findings: list[Finding] = []
     for experiment in options.experiments:

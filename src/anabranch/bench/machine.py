@@ -1,6 +1,6 @@
 """The machine that a benchmark ran on, because a number without it says nothing.
 
-The load average is taken before the first run: well above zero means that others were using the machine.
+The load average is taken before the first run: well above zero means that other programs were using the machine.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Machine:
 
 
 def this_machine() -> Machine:
-    """Describe the machine as it is now."""
+    """Describe the machine with its present load."""
     return Machine(
         date=datetime.date.today().isoformat(),
         cores=os.cpu_count() or 1,

@@ -1,14 +1,13 @@
-"""`anabranch bench migration`: what a query with much state costs while it migrates to another order of its joins.
+"""`anabranch bench migration`: the costs of a query with much state while it migrates to another order of its joins.
 
-Three streams are joined on two keys. Once the state is there the query migrates, to and fro, moving its state at once
-and in the background, while batches go on coming. Shown are the batches of each migration beside those without one: how
-long the median one and the slowest one took, and the longest time between two answers. Before it is done the number of
-answers is compared with what the input says.
+Three streams are joined on two keys. Once it has its state the query migrates, to and fro, moving its state at once and
+in the background, while batches go on coming. The batches of each migration are shown beside those without one: the
+times of the median and of the slowest one, and the longest time between two answers. In the end the number of answers
+is compared with the number that follows from the input.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -40,7 +39,8 @@ PATIENCE = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MigrationOptions:
-    """How many rows of all streams the state has, how many a stream brings per batch, and how often all migrate."""
+    """Options of the benchmark: rows of `state` in all streams together, `rows` per stream and batch, and how often the
+    query migrates by each strategy (`turns`)."""
 
     work: Path
     state: int = 1_000_000
@@ -49,7 +49,7 @@ class MigrationOptions:
     processors: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name in ("state", "rows", "turns", "processors"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench migration: {name} must be at least 1, not {getattr(self, name)}")
@@ -57,7 +57,7 @@ class MigrationOptions:
 
 @dataclass(frozen=True, slots=True)
 class Migrated:
-    """One migration: batches while it went on and their seconds, the longest time between two answers, and its own."""
+    """One migration: the seconds of the batches during it, the longest time between two answers, and its own time."""
 
     strategy: str
     batches: tuple[float, ...]
@@ -79,15 +79,11 @@ class MigrationResult:
 
     @property
     def hold(self) -> bool:
-        """Whether there are as many answers as there should be."""
+        """Whether the number of answers is the expected one."""
         return self.answers == self.expected
 
-    def to_json(self) -> str:
-        """Everything, as text."""
-        return json.dumps(self.document(), indent=2, default=str)
-
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self)
 
 
@@ -148,7 +144,7 @@ def _seconds(running: Run, number: int) -> list[float]:
 
 
 def _wait(running: Run, answers: _Answers, count: int) -> list[float]:
-    """Wait for so many more answers; the times between them."""
+    """Wait for `count` more answers; the times between them."""
     until, wanted = time.monotonic() + PATIENCE, len(answers.times) + count + 1
     while len(answers.times) < wanted:
         if not running.isActive:
@@ -173,7 +169,7 @@ class _Source:
     keys: list[dict[str, np.ndarray]] = field(default_factory=list)
 
     def write(self, rows: int) -> None:
-        """One more batch."""
+        """Write one more batch."""
         chance, domain = np.random.default_rng(self.written), self.options.state
         batch: dict[str, np.ndarray] = {}
         for name in STREAMS:
@@ -189,7 +185,7 @@ class _Source:
         self.written += 1
 
     def expected(self) -> int:
-        """How many answers there are to all that was written."""
+        """The number of answers to all rows that were written."""
         columns = {name: np.concatenate([batch[name] for batch in self.keys]) for name in self.keys[0]}
         domain = self.options.state
         of_a, of_c = (np.bincount(columns[name], minlength=domain) for name in ("A.k", "C.j"))
@@ -198,14 +194,15 @@ class _Source:
 
 @dataclass(slots=True)
 class _Answers:
-    """When answers came, and how many rows; each lets the input of another batch come, until there is no source."""
+    """The times of answers, and their rows. With each of them another batch is written, as long as there is a
+    source."""
 
     source: _Source | None
     times: list[float] = field(default_factory=list)
     rows: int = 0
 
     def came(self, answer: DataFrame, _: int) -> None:
-        """What the query's answers go to."""
+        """Note an answer of the query: its `foreachBatch` function."""
         self.rows += answer.count()
         if self.source is not None:
             self.source.write(self.source.options.rows)

@@ -1,18 +1,17 @@
-"""`anabranch bench orders`: whether a join that starts in its worst order comes to be as fast as one in its best.
+"""`anabranch bench orders`: a join that starts in its worst order becomes as fast as one that starts in its best.
 
 Four streams are joined in a chain on three keys, over sliding windows. Nearly all joined rows come of the first key, so
 the worst order joins on it first, and the best last. The query runs twice on the same input, once started in the worst
 order and once in the best, both with `AutoMigrate`. They run abreast in one Spark, batch by batch in turn
-(`experiments/rig/abreast`), so that whatever else the machine does meets both.
+(`experiments/rig/abreast`), so that other load on the machine meets both.
 
-What decides are counts: both give the answers that the input says, and in the last batches the run that started in the
-worst order makes at most a tenth more intermediate rows than the other. Throughput is reported beside it: that of the
-last batches, of which the claim is that it is within a tenth, and that of all.
+Counts decide: both give the number of answers that follows from the input, and in the last batches the run that started
+in the worst order makes at most a tenth more intermediate rows than the other. Throughput is reported beside it: that
+of the last batches, which is claimed to be within a tenth, and that of all.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import time
@@ -38,16 +37,17 @@ from anabranch.plan.query import RESERVED
 
 ORDERS = {"worst": "((A B) C) D", "best": "A ((B C) D)"}
 BATCH = 1_000  # milliseconds of event time
-# How many rows of the next stream a row meets in a window, on each key.
+# The number of rows of the next stream that a row meets in a window, on each key.
 MEETS = (8.0, 0.5, 0.5)
-# What is within this share of the other is as good.
+# Two numbers count as equal if they differ by at most this share.
 TOLERANCE = 0.1
 POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OrdersOptions:
-    """Rows of each stream per batch, how many batches, how many of them a window has, and how many count in the end."""
+    """Options of the benchmark: `rows` per stream and batch, the number of batches, the length of a window in batches,
+    and the number of `last` batches that count."""
 
     work: Path
     rows: int = 10_000
@@ -57,7 +57,7 @@ class OrdersOptions:
     processors: int = 2
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name in ("rows", "batches", "window", "last", "processors"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench orders: {name} must be at least 1, not {getattr(self, name)}")
@@ -66,7 +66,7 @@ class OrdersOptions:
 
     @property
     def setting(self) -> Setting:
-        """The streams, with as many values of each key as make a row meet so many others."""
+        """The streams, with so many values of each key that a row meets `MEETS` others."""
         kept = self.rows * self.window
         first, second, third = (1 / max(round(kept / meets), 1) for meets in MEETS)
         return Setting(
@@ -115,20 +115,16 @@ class OrdersResult:
 
     @property
     def hold(self) -> bool:
-        """Whether the answers are right, and the worst start has come to as few intermediate rows as the best."""
+        """Whether the answers are right, and the run with the worst start ends with as few intermediate rows."""
         right = all(one.answers == self.expected for one in self.runs.values())
         return right and self.intermediate_ratio <= 1 + TOLERANCE
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self) | {
             "intermediate_ratio": self.intermediate_ratio,
             "throughput_ratio": self.throughput_ratio,
         }
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(spark: SparkSession, options: OrdersOptions, report: Callable[[str], None]) -> OrdersResult:
@@ -167,7 +163,7 @@ class _Count:
     rows: int = 0
 
     def take(self, answer: DataFrame, _: int) -> None:
-        """What the query's answers go to."""
+        """Count an answer of the query: its `foreachBatch` function."""
         self.turnstile.pass_through(self.who)
         self.rows += answer.count()
 
@@ -184,7 +180,7 @@ def _start(spark: SparkSession, options: OrdersOptions, folder: Path, order: str
 
 
 def _write(streams: Mapping[str, Stream], folder: Path, batches: int) -> None:
-    """A file of each stream per batch, the older the earlier."""
+    """Write a file of each stream per batch; modification times ascend with the batches."""
     for name, stream in streams.items():
         (folder / name).mkdir(parents=True)
         for batch in range(batches):

@@ -1,11 +1,11 @@
-"""Raw results: what a benchmark measured, value by value, as a JSON file with what it takes to judge and repeat it.
+"""Raw results: the values of a benchmark in a JSON file, with all that is needed to judge and repeat them.
 
-`Origin` says where values come from: the command, when it began, the commit of the code and whether its files had been
-modified, and the versions of what it runs on. It is taken before the first run, since files may change while a
-benchmark lasts. `save` writes it together with a result; nothing else writes results. In a folder no file is replaced:
-the second one of a day and commit gets a number.
+`Origin` says where values come from: the command, its start, the commit of the code and whether its files had been
+modified, and the versions of the libraries. It is taken before the first run, since files may change while a benchmark
+lasts. `save` writes it together with a result; nothing else writes results. In a folder no file is replaced: the second
+one of a day and commit gets a number.
 
-Paths of the machine are left out: where a benchmark worked says nothing about what it measured.
+Paths of the machine are left out: they do not matter for the values.
 """
 
 from __future__ import annotations
@@ -29,20 +29,25 @@ from anabranch.bench.machine import Machine
 from anabranch.errors import ConfigError
 
 LIBRARIES = ("anabranch", "pyspark", "pyarrow", "numpy")
-# Options that say where a benchmark works and how it shows what it found, by whether they have a value.
+# Options on the folder of a benchmark and on its output, with whether they take a value.
 WITHOUT_EFFECT = {"--work": True, "--save": True, "--out": True, "--json": False, "--debug": False}
 
 
 class Result(Protocol):
-    """What a benchmark gives: the machine it ran on, and all it measured as values for JSON."""
+    """The result of a benchmark: the machine it ran on, whether its claims hold, and its values for JSON."""
 
     @property
     def machine(self) -> Machine:
         """The machine, as it was before the first run."""
         ...
 
+    @property
+    def hold(self) -> bool:
+        """Whether all claims hold."""
+        ...
+
     def document(self) -> dict[str, object]:
-        """Everything, down to the values of each run."""
+        """All values, down to those of each run."""
         ...
 
 
@@ -56,7 +61,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where values come from; `commit` is None where the package is not part of a clone of the project."""
+    """The origin of values; `commit` is None if the package is not part of a clone of the project."""
 
     bench: str
     command: str
@@ -65,8 +70,13 @@ class Origin:
     versions: Mapping[str, str]
 
 
+def as_json(result: Result) -> str:
+    """The document of a result as text."""
+    return json.dumps(result.document(), indent=2, default=str)
+
+
 def origin_of(bench: str, arguments: Sequence[str]) -> Origin:
-    """The origin of what a benchmark, called by these arguments of the command line, is about to measure."""
+    """The origin of the values of a benchmark that is called with these arguments of the command line."""
     return Origin(
         bench=bench,
         command=shlex.join(["anabranch", *with_effect(arguments)]),
@@ -77,7 +87,7 @@ def origin_of(bench: str, arguments: Sequence[str]) -> Origin:
 
 
 def with_effect(arguments: Sequence[str]) -> list[str]:
-    """The arguments without those that do not change what is measured."""
+    """The arguments without those that have no effect on the values."""
     kept: list[str] = []
     rest = iter(arguments)
     for argument in rest:
@@ -118,9 +128,9 @@ def check_target(target: Path) -> None:
 
 
 def save(origin: Origin, result: Result, target: Path) -> Path:
-    """Write a result with its origin; the file.
+    """Write a result with its origin; return the path of the file.
 
-    A target that ends in `.json` is the file. Any other is a folder, in which the file is called after the benchmark,
+    A target that ends in `.json` is the file. Any other is a folder, in which the file is named after the benchmark,
     the day and the commit.
     """
     _folder(target).mkdir(parents=True, exist_ok=True)

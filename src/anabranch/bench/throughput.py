@@ -11,7 +11,6 @@ them, the same results. Ratios say how many times better Anabranch is: the peer'
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -41,9 +40,9 @@ from anabranch.errors import BenchmarkError, ConfigError, did_you_mean
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputOptions:
-    """What to run. `rows` are per stream, `rows_per_batch` of all streams together, `window` in seconds.
+    """Options of the benchmark. `rows` are per stream, `rows_per_batch` of all streams together, `window` in seconds.
 
-    `window_rows` is how many rows of one stream a window covers. `tuned` gives the Spark contenders the
+    `window_rows` is the number of rows of one stream that a window covers. `tuned` gives the Spark contenders the
     checkpoint file manager that starts fewer processes on local disks than its default.
     """
 
@@ -65,7 +64,7 @@ class ThroughputOptions:
     query: str = MULTIWAY
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name in ("rows", "keys", "rows_per_batch", "window_rows", "processors", "cores", "repeats"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench throughput: {name} must be at least 1, not {getattr(self, name)}")
@@ -138,13 +137,14 @@ class ThroughputResult:
     contenders: tuple[ContenderResult, ...]
     ratios: tuple[Ratio, ...]
 
-    def document(self) -> dict[str, object]:
-        """Everything, every batch time of every run included."""
-        return asdict(self)
+    @property
+    def hold(self) -> bool:
+        """Always: the contenders' answers have been compared, and how much faster one is than another is no claim."""
+        return True
 
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
+    def document(self) -> dict[str, object]:
+        """All values, every batch time of every run included."""
+        return asdict(self)
 
 
 _KINDS = {
@@ -155,7 +155,7 @@ _KINDS = {
 
 
 def run(options: ThroughputOptions, report: Callable[[str], None]) -> ThroughputResult:
-    """Run all contenders; `report` receives a line of text whenever there is something to say."""
+    """Run all contenders; `report` is called with a line of text on the progress."""
     machine = this_machine()
     report(f"generating {options.streams} x {options.rows:,} rows in {options.work}")
     source = materialise(options.recipe, options.work)
@@ -189,7 +189,7 @@ def _job(options: ThroughputOptions, source: Input, contender: str) -> Job:
 
 
 def check_agreement(runs: Mapping[str, Sequence[Measurement]], expected: int) -> None:
-    """Raise unless every run found the expected number of results and all outputs are the same."""
+    """Raise unless every run has the expected number of results and all outputs are the same."""
     counts = {name: sorted({run.outcome.results for run in measured}) for name, measured in runs.items()}
     if any(found != [expected] for found in counts.values()):
         said = "; ".join(f"{name}: {', '.join(f'{n:,}' for n in found)}" for name, found in counts.items())

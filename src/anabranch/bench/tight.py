@@ -1,17 +1,16 @@
 """`anabranch bench memory`: state ten times as large as its memory, beside the same run with ample memory.
 
 Three runs: *ample* has no memory limit; *tight* has one that a tenth of its state fills, so it spills all along and
-cleans up in the end; *short* is the same on the first third of the input. All have to find exactly the results that
-their input must give.
+cleans up in the end; *short* is the same on the first third of the input. The number of results of each run is compared
+with the number that follows from its input.
 
 Claims: before clean-up, tight is at least 0.7 times as fast as ample; and the memory of its Python processes, which
-hold the state, is that of the short run, give or take a quarter: it does not grow with the state. Memory is what the
-kernel says (PSS: mapped files included), not what the engine accounts for.
+hold the state, is that of the short run, give or take a quarter: it does not grow with the state. Memory is measured by
+the kernel (PSS: mapped files included), not by the engine.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -35,7 +34,7 @@ SHARE = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryOptions:
-    """What to run. `rows` are per stream, `memory` is of each processor in the runs that have a limit."""
+    """Options of the benchmark. `rows` are per stream, `memory` is of each processor in the runs that have a limit."""
 
     work: Path
     rows: int = 9_000_000
@@ -48,7 +47,7 @@ class MemoryOptions:
     driver_memory: str = "6g"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name in ("rows", "keys", "rows_per_batch", "processors", "cores", "repeats"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"bench memory: {name} must be at least 1, not {getattr(self, name)}")
@@ -72,16 +71,12 @@ class MemoryResult:
         return self.throughput >= SLOWEST and self.memory <= LARGEST
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         return asdict(self)
-
-    def to_json(self) -> str:
-        """The document as text."""
-        return json.dumps(self.document(), indent=2, default=str)
 
 
 def run(options: MemoryOptions, report: Callable[[str], None]) -> MemoryResult:
-    """Run all three, in turn."""
+    """Run all three runs, in turn."""
     machine = this_machine()
     recipes = {name: _recipe(options, 1 if name != SHORT else SHARE) for name in (SHORT, AMPLE, TIGHT)}
     runs: dict[str, list[Measurement]] = {name: [] for name in recipes}

@@ -8,7 +8,7 @@
     queries     the queries that a checkpoint answers, since when, and removing one of them
     carry_over  state carried over from one plan to the next
     journal     the events of a checkpoint on disk
-    survey      reading a checkpoint without disturbing the run that uses it
+    survey/     reads a checkpoint without disturbing the run that uses it
 
 Nothing here knows Spark's API.
 """

@@ -11,7 +11,7 @@ import typer
 
 from anabranch.cli.process.deferred import Deferred, Load, command_in, command_of, deferred_group
 
-# Of each benchmark of the engine itself, what it measures.
+# The benchmarks of the engine itself, each with a line that says what it measures.
 ENGINE = {
     "throughput": "rows/s, batch time and memory, beside Spark's own stream-stream joins on the same input",
     "chain": "the same for four streams that are joined on three different keys",
@@ -20,12 +20,14 @@ ENGINE = {
     "memory": "state ten times as large as its memory: throughput, and memory of the Python processes",
     "flat": "batch time and memory while state grows tenfold, with many groups, and under a hot key",
     "relocation": "a gigabyte of state that moves between processors of a running query: time, and bytes copied",
+    "diffusion": "a gigabyte of state in hot groups that are spread, switch roles and come back: time, and bytes "
+    "written",
     "changes": "the pause that a query sees when others are added to its run and removed from it",
     "migration": "batches of a query with much state while it migrates to another order of its joins",
     "orders": "a join of four streams that starts in its worst order, in turn with one that starts in its best",
 }
 
-# Of each figure of a paper, the claim that it is checked for, as its experiment has it.
+# The figures of the papers, each with the claim that is checked, as in its experiment.
 PAPERS = {
     "liu-06": "a small plan on 1 to 5 processors: the same output, and about the same throughput",
     "liu-07": "a large plan, nothing pushed to disk: the more processors, the later memory is exceeded, and never with "
@@ -91,7 +93,7 @@ def _bench(
 ) -> None:
     if list_them:
         width = max(map(len, BENCHMARKS))
-        for name, what in BENCHMARKS.items():
-            print(f"{name.ljust(width)}  {what}")
+        for name, line in BENCHMARKS.items():
+            print(f"{name.ljust(width)}  {line}")
     elif context.invoked_subcommand is None:
         print(context.get_help())

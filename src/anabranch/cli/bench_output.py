@@ -1,5 +1,5 @@
-"""What a benchmark needs, where it works, and where its words go: what it is doing to stderr, what it measured to
-stdout, and with `--save` its raw results to a file."""
+"""The surroundings of a benchmark: its folder and its output. Messages go to stderr, the table to stdout and, with
+`--save`, raw results into a file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def require(module: str, package: str, purpose: str) -> None:
 
 @contextmanager
 def working_folder(work: Path | None) -> Iterator[Path]:
-    """Where to work. A temporary folder is removed, except for the logs that the error of a contender names."""
+    """The folder to work in. A temporary folder is removed, except for the logs that the error of a contender names."""
     if work is not None:
         work.mkdir(parents=True, exist_ok=True)
         yield work
@@ -61,12 +61,12 @@ def working_folder(work: Path | None) -> Iterator[Path]:
 
 
 def report(line: str) -> None:
-    """Say what is going on."""
+    """Print a message on the progress of a benchmark."""
     print(line, file=sys.stderr, flush=True)
 
 
 def show(result: str | RenderableType) -> None:
-    """Print what was measured."""
+    """Print the result of a benchmark."""
     if isinstance(result, str):
         print(result)
     else:
@@ -75,13 +75,13 @@ def show(result: str | RenderableType) -> None:
 
 
 def begin(bench: str, target: Path | None) -> Origin:
-    """Say where the values of a benchmark come from; refuse a place for them that cannot be written."""
+    """The origin of a benchmark's values; refused if they cannot be written to `target`."""
     if target is not None:
         check_target(target)
     return origin_of(bench, sys.argv[1:])
 
 
 def keep(origin: Origin, result: Result, target: Path | None) -> None:
-    """Write what was measured, if it is to be kept."""
+    """Write a result, if there is a target."""
     if target is not None:
         report(f"written: {save(origin, result, target)}")

@@ -1,4 +1,4 @@
-"""The benchmarks of the engine itself, one command each; what they measure is in `anabranch.bench`.
+"""The benchmarks of the engine itself, one command each; they are in `anabranch.bench`.
 
 Options mirror the fields of the benchmarks' options. Without `--work` everything happens in a temporary folder that is
 removed, all but the logs of a contender that failed; with it the generated input stays and is used again.
@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from anabranch.bench import changes as changes_benchmark
+from anabranch.bench import diffusion as diffusion_benchmark
 from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import migration as migration_benchmark
 from anabranch.bench import orders as orders_benchmark
@@ -30,9 +31,11 @@ from anabranch.bench.contenders.job import (
     SINKS,
     TRANSFORM,
 )
+from anabranch.bench.diffusion import DiffusionOptions
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
 from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.orders import OrdersOptions
+from anabranch.bench.raw_results import Origin, Result, as_json
 from anabranch.bench.relocation import RelocationOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
@@ -63,6 +66,7 @@ Options = TypeVar(
     FlatOptions,
     MemoryOptions,
     RelocationOptions,
+    DiffusionOptions,
     ChangesOptions,
     MigrationOptions,
     OrdersOptions,
@@ -74,7 +78,7 @@ def _defaults(options: type[Options]) -> dict[str, Any]:
 
 
 def _chosen(options: type[Options], chosen: dict[str, Any], work: Path, **fixed: Any) -> Options:
-    """A benchmark's options from those of its command, which have the same names."""
+    """The options of a benchmark, made from the arguments of its command, which have the same names."""
     names = {field.name for field in fields(options)} - {"work"}
     return options(work=work, **{name: value for name, value in chosen.items() if name in names}, **fixed)
 
@@ -83,6 +87,7 @@ _THROUGHPUT = _defaults(ThroughputOptions)
 _FLAT = _defaults(FlatOptions)
 _MEMORY = _defaults(MemoryOptions)
 _RELOCATION = _defaults(RelocationOptions)
+_DIFFUSION = _defaults(DiffusionOptions)
 _CHANGES = _defaults(ChangesOptions)
 _MIGRATION = _defaults(MigrationOptions)
 _ORDERS = _defaults(OrdersOptions)
@@ -233,15 +238,7 @@ def flat(
     Time per batch while state grows tenfold, with many groups against few, and the memory of a batch with a hot key;
     each as a ratio with a limit. The exit code is 1 if a limit is exceeded.
     """
-    chosen = locals()
-    origin = begin("flat", save)
-    with working_folder(work) as folder:
-        options = _chosen(FlatOptions, chosen, folder, experiments=tuple(experiment or EXPERIMENTS))
-        result = flat_benchmark.run(options, report)
-    show(result.to_json() if as_json else flat_benchmark.table(result))
-    keep(origin, result, save)
-    if not all(finding.within_limit for finding in result.findings):
-        raise typer.Exit(FAILED)
+    _measure("flat", FlatOptions, flat_benchmark, locals(), experiments=tuple(experiment or EXPERIMENTS))
 
 
 @reported
@@ -264,15 +261,7 @@ def memory(
     Checks that all runs have all results, that the tight one is at least 0.7 times as fast before clean-up, and that
     the memory of its Python processes does not grow with the state. The exit code is 1 if a limit is exceeded.
     """
-    chosen = locals()
-    origin = begin("memory", save)
-    with working_folder(work) as folder:
-        options = _chosen(MemoryOptions, chosen, folder)
-        result = memory_benchmark.run(options, report)
-    show(result.to_json() if as_json else memory_benchmark.table(result))
-    keep(origin, result, save)
-    if not result.hold:
-        raise typer.Exit(FAILED)
+    _measure("memory", MemoryOptions, memory_benchmark, locals())
 
 
 @reported
@@ -291,14 +280,27 @@ def relocation(
     Checks that each move takes less time than a batch and copies nothing; shows what the batch after a move costs. The
     exit code is 1 if a move takes longer, or copies.
     """
-    chosen = locals()
-    origin = begin("relocation", save)
-    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
-        result = relocation_benchmark.run(spark, _chosen(RelocationOptions, chosen, folder), report)
-    show(result.to_json() if as_json else relocation_benchmark.table(result))
-    keep(origin, result, save)
-    if not result.hold:
-        raise typer.Exit(FAILED)
+    _measure_here("relocation", RelocationOptions, relocation_benchmark, locals())
+
+
+@reported
+def diffusion(
+    state: Annotated[str, typer.Option(help="State that is there before anything is diffused.")] = _DIFFUSION["state"],
+    batches: Annotated[int, typer.Option(help="Batches in which it gets there.", min=2)] = _DIFFUSION["batches"],
+    turns: Annotated[int, typer.Option(help="How often it is diffused and gathered.", min=1)] = _DIFFUSION["turns"],
+    processors: Annotated[int, typer.Option(help="Query processors.", min=2)] = _DIFFUSION["processors"],
+    groups: Annotated[int, typer.Option(help="Partition groups that have the state.", min=1)] = _DIFFUSION["groups"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Hot partition groups that are spread over processors, switch roles and come back, while the query runs.
+
+    Checks that each of these takes less time than a batch and writes no file; shows what the batch after it costs. The
+    exit code is 1 if one takes longer, or writes.
+    """
+    _measure_here("diffusion", DiffusionOptions, diffusion_benchmark, locals())
 
 
 @reported
@@ -316,14 +318,7 @@ def changes(
     Shows the longest time between two answers of that query during a change, beside the usual one. Checks that Spark's
     query is only started anew for what it does not read yet; the exit code is 1 if it is otherwise.
     """
-    chosen = locals()
-    origin = begin("changes", save)
-    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
-        result = changes_benchmark.run(spark, _chosen(ChangesOptions, chosen, folder), report)
-    show(result.to_json() if as_json else changes_benchmark.table(result))
-    keep(origin, result, save)
-    if not result.hold:
-        raise typer.Exit(FAILED)
+    _measure_here("changes", ChangesOptions, changes_benchmark, locals())
 
 
 @reported
@@ -342,14 +337,7 @@ def migration(
     Shows the batches of each migration beside those without one, and the longest time between two answers. Checks the
     number of answers; the exit code is 1 if it is wrong.
     """
-    chosen = locals()
-    origin = begin("migration", save)
-    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
-        result = migration_benchmark.run(spark, _chosen(MigrationOptions, chosen, folder), report)
-    show(result.to_json() if as_json else migration_benchmark.table(result))
-    keep(origin, result, save)
-    if not result.hold:
-        raise typer.Exit(FAILED)
+    _measure_here("migration", MigrationOptions, migration_benchmark, locals())
 
 
 @reported
@@ -369,22 +357,34 @@ def orders(
     Checks the answers, and that both come to as many intermediate rows; the exit code is 1 if not. Throughput is
     reported beside it.
     """
-    chosen = locals()
-    origin = begin("orders", save)
-    with working_folder(work) as folder, embedded_spark(debug=debug) as spark:
-        result = orders_benchmark.run(spark, _chosen(OrdersOptions, chosen, folder), report)
-    show(result.to_json() if as_json else orders_benchmark.table(result))
-    keep(origin, result, save)
-    if not result.hold:
-        raise typer.Exit(FAILED)
+    _measure_here("orders", OrdersOptions, orders_benchmark, locals())
 
 
 def _compare(bench: str, chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:
     """Run a benchmark of several contenders with the options of its command."""
+    named = tuple(chosen["contender"] or contenders)
+    _measure(bench, ThroughputOptions, throughput_benchmark, chosen, contenders=named, **fixed)
+
+
+def _measure(bench: str, options: type[Any], benchmark: Any, chosen: dict[str, Any], **fixed: Any) -> None:
+    """Run a benchmark, a module with `run` and `table`, whose contenders are processes of their own."""
     origin = begin(bench, chosen["save"])
     with working_folder(chosen["work"]) as folder:
-        named = tuple(chosen["contender"] or contenders)
-        options = _chosen(ThroughputOptions, chosen, folder, contenders=named, **fixed)
-        result = throughput_benchmark.run(options, report)
-    show(result.to_json() if chosen["as_json"] else throughput_benchmark.table(result))
+        result = benchmark.run(_chosen(options, chosen, folder, **fixed), report)
+    _finish(origin, result, benchmark, chosen)
+
+
+def _measure_here(bench: str, options: type[Any], benchmark: Any, chosen: dict[str, Any]) -> None:
+    """Run a benchmark that has its Spark in this process."""
+    origin = begin(bench, chosen["save"])
+    with working_folder(chosen["work"]) as folder, embedded_spark(debug=chosen["debug"]) as spark:
+        result = benchmark.run(spark, _chosen(options, chosen, folder), report)
+    _finish(origin, result, benchmark, chosen)
+
+
+def _finish(origin: Origin, result: Result, benchmark: Any, chosen: dict[str, Any]) -> None:
+    """Show and keep a result; the exit code is 1 if it does not hold."""
+    show(as_json(result) if chosen["as_json"] else benchmark.table(result))
     keep(origin, result, chosen["save"])
+    if not result.hold:
+        raise typer.Exit(FAILED)

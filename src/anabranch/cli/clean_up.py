@@ -1,4 +1,4 @@
-"""`anabranch clean-up CHECKPOINT`: deliver what a stopped run still owes."""
+"""`anabranch clean-up CHECKPOINT`: deliver the results that a stopped run still owes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def clean_up(
     on record. It may be interrupted and started again: nothing is lost or delivered twice. A run that hands its results
     to a function of a program has to be cleaned up by that program (`run.clean_up()`).
     """
-    taken = existing_checkpoint(checkpoint)
+    opened = existing_checkpoint(checkpoint)
     console = Console(quiet=quiet or as_json)
     columns = (TextColumn("cleaning up"), BarColumn(), MofNCompleteColumn(), TextColumn("groups"), TimeElapsedColumn())
     progress = Progress(*columns, console=console, transient=True)
     task = progress.add_task("", total=None)
     most = 0
 
-    def tell(owing: int) -> None:
+    def show_owing(owing: int) -> None:
         nonlocal most
         most = max(most, owing)
         progress.update(task, total=most, completed=most - owing)
@@ -55,9 +55,9 @@ def clean_up(
             return spark
 
         empty = stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-clean-up-"))
-        results = clean_up_stopped(taken, start_spark, Path(empty), tell)
+        results = clean_up_stopped(opened, start_spark, Path(empty), show_owing)
     if as_json:
-        print(json.dumps({"checkpoint": str(taken.path), "groups": most, "results": results}, indent=2))
+        print(json.dumps({"checkpoint": str(opened.path), "groups": most, "results": results}, indent=2))
     elif most or results:
         say(console, f"{results:,} postponed results{f' of {most} groups' if most else ''} are delivered")
     else:

@@ -1,4 +1,4 @@
-"""`anabranch inspect CHECKPOINT`: what a checkpoint holds, and whether it is sound. Starts no Spark, writes nothing."""
+"""`anabranch inspect CHECKPOINT`: show the contents of a checkpoint, and check it. Starts no Spark, writes nothing."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.survey import survey
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.cli.process.failures import FAILED, AsJson, Debug, reported
-from anabranch.observe.inspection import describe
+from anabranch.observe.inspection_tables import describe
 
 PLAIN_WIDTH = 160
 

@@ -56,8 +56,8 @@ app = typer.Typer(
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _show_version(is_chosen: bool) -> None:
+    if is_chosen:
         print(f"anabranch {anabranch.__version__}")
         raise typer.Exit
 
@@ -68,7 +68,7 @@ def _main(
         bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
     ] = False,
 ) -> None:
-    """The options that stand before a command; the help text is the app's own."""
+    """Read the options before a command; the help text is the app's own."""
 
 
 if __name__ == "__main__":

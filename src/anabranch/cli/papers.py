@@ -1,7 +1,7 @@
 """The papers' figures as commands: `anabranch bench liu-06` and its kin.
 
-What an experiment can lack (a folder to write to, a library to draw with) is looked for before it runs for minutes. Its
-table is printed before anything else is done with the findings, so that no failure afterwards can lose it.
+Whatever an experiment could lack (a folder to write to, a library to draw with) is checked before it runs for minutes.
+Its table is printed before anything else is done with the findings, so that no later failure can lose it.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ def command_for(name: str) -> Callable[..., None]:
                 raise ConfigError(f"--save {save}: one file cannot hold several experiments; name a folder")
         check_target(out)
         all_hold = True
-        for one in chosen:
-            origin = begin(one.name, save)
-            with working_folder(None) as folder, embedded_spark(one.session, debug=debug, short=one.short) as spark:
-                findings = one.run(spark, folder, report)
+        for each in chosen:
+            origin = begin(each.name, save)
+            with working_folder(None) as folder, embedded_spark(each.session, debug=debug, short=each.short) as spark:
+                findings = each.run(spark, folder, report)
             show(json.dumps(findings.document(), indent=2) if as_json else table(findings))
-            keep(origin, findings, out / f"{one.name}.json")
+            keep(origin, findings, out / f"{each.name}.json")
             keep(origin, findings, save)
-            report(f"written: {draw(findings, one.draws, out)}")
+            report(f"written: {draw(findings, each.draws, out)}")
             all_hold &= findings.hold
         if not all_hold:
             raise typer.Exit(FAILED)

@@ -1,4 +1,4 @@
-"""`anabranch remove CHECKPOINT NAME`: let a stopped run answer a query no longer."""
+"""`anabranch remove CHECKPOINT NAME`: remove a query from a stopped run."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def remove(
     named one is not among them. What it wrote stays. State that no other query needs is deleted when the run is started
     again. No Spark is needed, and a run that is going on is refused: it has `run.remove`.
     """
-    found = Checkpoint(checkpoint)
-    if not found.exists():
+    opened = Checkpoint(checkpoint)
+    if not opened.exists():
         raise CheckpointError(
             f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
         )
     version = describe_engine(anabranch.__version__, 1, None)["engine version"]
-    left = remove_query(found, name, version)
+    left = remove_query(opened, name, version)
     if as_json:
-        print(json.dumps({"checkpoint": str(found.path), "removed": name, "queries": left}, indent=2))
+        print(json.dumps({"checkpoint": str(opened.path), "removed": name, "queries": left}, indent=2))
     else:
         console = Console(quiet=quiet)
         say(console, f"{name!r} is answered no longer; what is left: {', '.join(map(repr, left))}")

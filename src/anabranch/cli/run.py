@@ -1,8 +1,8 @@
-"""`anabranch run FILE`: a query described in one file, so that nobody has to write Python for a first try.
+"""`anabranch run FILE`: a query described in one file, so that a first try needs no Python.
 
-The file is checked before Spark is started; Spark then checks what only it can, the streams' formats and the query's
-types, before any row is read. A run that is stopped leaves its checkpoint, and the same command goes on from there:
-a batch that was under way is computed again, and the output is as if nothing had happened.
+The file is checked before Spark is started. Spark then checks the streams' formats and the query's types, before any
+row is read. A run that is stopped leaves its checkpoint, and the same command goes on from there: a batch that was
+under way is computed again, and the output is as if nothing had happened.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A run, followed to its end: progress is polled a few times a second and shown by a view.
+"""Follow a run to its end: poll its progress a few times a second, and show it in a view.
 
-Polled, because the main thread has to be where a signal can reach it: asleep, and not inside a call to the JVM.
+It polls because a signal has to reach the main thread: while that sleeps, and not inside a call to the JVM.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ POLL_SECONDS = 0.2
 
 
 def choose_view(story: Story, title: str, memory: str | int | None = None) -> View:
-    """The panel if somebody watches, else a line per batch on stdout."""
+    """The panel if stdout is a terminal, otherwise a line per batch on stdout."""
     console = Console()
     if console.is_terminal and not console.is_dumb_terminal:
         return LiveView(console, story, title, None if memory is None else parse_bytes(memory))
@@ -28,12 +28,12 @@ def choose_view(story: Story, title: str, memory: str | int | None = None) -> Vi
 
 
 def silent_view(story: Story) -> View:
-    """Nothing is shown."""
+    """A view that shows nothing."""
     return PlainView(lambda line: None, story)
 
 
 def watch(run: Run, story: Story, view: View, after_batch: Callable[[], None] | None = None) -> float:
-    """Wait for the end of the run; its error is raised here. Returns the seconds it took.
+    """Follow a run to its end; return the seconds it took. An error of the run is raised here.
 
     `after_batch` is called after each batch, once the story has it; it must not take long.
     """
@@ -52,16 +52,16 @@ def _follow(run: Run, story: Story, view: View, after_batch: Callable[[], None] 
     with view:
         active = True
         while active:
-            # Asked before the look, so that what happens between the two is seen in a last look.
+            # Read before the events and batches, so that later ones are shown in a last round.
             active = run.isActive
             for event in run.events_since(last_event):
                 story.add_event(event)
                 view.event(event)
                 last_event = event.number
             for batch in run.batches_since(-1 if story.last is None else story.last.number):
-                seen = batch_summary(batch)
-                if story.add(seen):
-                    view.batch(seen)
+                summary = batch_summary(batch)
+                if story.add(summary):
+                    view.batch(summary)
                     if after_batch is not None:
                         after_batch()
             if story.last is not None and run.progress is not None:

@@ -1,4 +1,4 @@
-"""What is shown before a run: the query's text, the plan with long lines folded, what the command is doing."""
+"""Text that commands print around a run: the query, the plan with long lines folded, sentences."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def say(console: Console, text: str, style: str = "") -> None:
 
 @contextmanager
 def doing(console: Console, what: str) -> Iterator[None]:
-    """Say what is going on while it takes time: a line that disappears, or a plain one where nobody watches."""
+    """Show what the command is doing while it takes time: a line that disappears, or a plain one outside a terminal."""
     if console.is_terminal:
         columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=console, transient=True) as progress:

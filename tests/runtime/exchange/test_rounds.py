@@ -28,17 +28,16 @@ def _time_type(spark: SparkSession) -> None:
 
 
 def collected(spark: SparkSession, checkpoint: Path, text: str, kinds: dict[str, Kind], joins: str) -> list[Row]:
-    """The answer when the joined rows of L and M wait in state for R, partly in another run."""
+    """The answer when two rows of L meet M and wait in state for R, in another run, and R waits for the third."""
     found: list[Row] = []
 
     def sink(results: DataFrame, _: int) -> None:
         found.extend(results.collect())
 
     with Steps(spark, checkpoint, text, kinds, processors=2, sink=sink, joins=joins) as steps:
-        steps.feed({"L": ROWS, "M": ROWS.slice(1)})
-        steps.feed({"R": ROWS.slice(0, 2), "M": ROWS.slice(0, 1)})
+        steps.feed({"L": ROWS, "M": ROWS.slice(1), "R": ROWS.slice(0, 1)})
     with Steps(spark, checkpoint, text, kinds, processors=3, sink=sink, joins=joins) as steps:
-        steps.feed({"R": ROWS.slice(2)})
+        steps.feed({"R": ROWS.slice(1), "M": ROWS.slice(0, 1)})
     return found
 
 
@@ -92,27 +91,28 @@ def test_a_condition_that_fails_between_rounds_is_named_with_the_row(spark: Spar
 def test_a_grouping_by_the_key_of_the_join_needs_no_round_of_its_own(spark: SparkSession, tmp_path: Path) -> None:
     kinds = {name: Kind(NUMBERS, "i", 0) for name in "LMR"}
     windows = "FROM L [RANGE 2 MILLISECONDS], M [RANGE 1 MILLISECOND], R WHERE L.k = M.k"
-    for number, (condition, by, rounds) in enumerate(
-        [
-            ("AND M.k = R.k", "M.k", 1),
-            ("AND M.k = R.k", "M.k + 0", 2),
-            ("AND M.k = R.k AND L.i <> R.i + 9", "M.k", 1),
-            ("AND M.k = R.k AND L.i % 9 <> R.i + 9", "M.k", 2),
-            ("AND M.i = R.i", "R.i", 2),
-            ("AND M.i = R.i", "L.k", 3),
-        ]
-    ):
-        text = f"SELECT {by} AS g, count(*) AS n, sum(L.i) AS t, count(R.i) AS r {windows} {condition} GROUP BY {by}"
-        rows = pa.table({"k": [1, 1, 1, 2], "i": [1, 2, 3, 3]}, schema=NUMBERS)
-        with Steps(spark, tmp_path / str(number), text, kinds) as steps:
-            assert f"exchanged by key hash in {rounds} round" in steps.query.plan
-            steps.feed({"L": rows, "M": rows.slice(0, 2)})
-            steps.feed({"M": rows.slice(2), "R": rows})
-            steps.end()
-            found = steps.answer
+    cases = [
+        ("AND M.k = R.k", "M.k", 1),
+        ("AND M.k = R.k", "M.k + 0", 2),
+        ("AND M.k = R.k AND L.i <> R.i + 9", "M.k", 1),
+        ("AND M.k = R.k AND L.i % 9 <> R.i + 9", "M.k", 2),
+        ("AND M.i = R.i", "R.i", 2),
+        ("AND M.i = R.i", "L.k", 3),
+    ]
+    selected = "count(*) AS n, sum(L.i) AS t, count(R.i) AS r"
+    texts = [f"SELECT {by} AS g, {selected} {windows} {condition} GROUP BY {by}" for condition, by, _ in cases]
+    others = {f"query {n}": text for n, text in enumerate(texts) if n}
+    rows = pa.table({"k": [1, 1, 1, 2], "i": [1, 2, 3, 3]}, schema=NUMBERS)
+    with Steps(spark, tmp_path, texts[0], kinds, others=others) as steps:
+        steps.feed({"L": rows, "M": rows.slice(0, 2)})
+        steps.feed({"M": rows.slice(2), "R": rows})
+        steps.end()
+    answers = [steps.answer, *(pa.concat_tables(steps.other_answers[name]) for name in others)]
+    for text, answer, (condition, by, rounds) in zip(texts, answers, cases, strict=True):
+        assert f"exchanged by key hash in {rounds} round" in steps.public.engine.sql(text).plan
         newest = "greatest(L.i, M.i, R.i)"
         joined = f"{condition} AND L.i >= {newest} - 2 AND M.i >= {newest} - 1"
-        text = f"""
+        expected = f"""
             WITH j AS (
                 SELECT {by} AS g, L.i AS l, R.i AS r, {newest} AS t, least(L.i + 2, M.i + 1) AS e,
                        row_number() OVER () AS n
@@ -121,7 +121,7 @@ def test_a_grouping_by_the_key_of_the_join_needs_no_round_of_its_own(spark: Spar
             SELECT a.g, count(*), sum(b.l), count(b.r) FROM j a JOIN j b ON a.g = b.g AND b.t <= a.t AND a.t <= b.e
             GROUP BY a.n, a.g
         """
-        assert_same_rows(found, query(text, {"x": rows}))
+        assert_same_rows(answer, query(expected, {"x": rows}))
 
 
 def test_a_program_that_says_another_order_goes_on_with_the_one_in_force(spark: SparkSession, tmp_path: Path) -> None:

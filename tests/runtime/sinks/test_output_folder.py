@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +19,6 @@ from anabranch.state import store
 from tests.oracle import referee
 
 ROWS = pa.table({"x": [1]})
-ELSEWHERE = Path("/dev/shm")
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Iterator[Path]:
-    """A folder on another file system."""
-    if not ELSEWHERE.is_dir() or os.stat(ELSEWHERE).st_dev == os.stat(tmp_path).st_dev:
-        pytest.skip(f"{ELSEWHERE} is not another file system")
-    folder = Path(tempfile.mkdtemp(dir=ELSEWHERE))
-    yield folder
-    shutil.rmtree(folder)
 
 
 def write(path: Path) -> Path:
@@ -81,12 +67,12 @@ def test_only_files_that_spark_committed_are_published(tmp_path: Path, column: s
 
 
 def test_output_may_be_a_link_to_another_file_system_and_so_may_its_partitions(
-    tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, other_file_system: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     output, disk = tmp_path / "out", tmp_path / "disk"
-    output.symlink_to(elsewhere)
+    output.symlink_to(other_file_system)
     disk.mkdir()
-    (elsewhere / "k=1").symlink_to(disk)
+    (other_file_system / "k=1").symlink_to(disk)
     before = set(os.listdir(tmp_path))
     sink = file_sink(output, tmp_path / "scratch", "k")
     sink(SparkWriter("k=1/part-0.parquet", "k=2/part-1.parquet"), 0)
@@ -116,11 +102,11 @@ def test_output_may_be_a_link_to_another_file_system_and_so_may_its_partitions(
     )
     source = write(tmp_path / "source.parquet")
     with pytest.raises(KeyboardInterrupt):
-        move_file(source, elsewhere / f"{batch_prefix('abcdef01', 5)}a.parquet")
+        move_file(source, other_file_system / f"{batch_prefix('abcdef01', 5)}a.parquet")
     assert source.exists()
-    assert not any("-0000000005-" in name for name in seen_by_duckdb(elsewhere)), "read before it is complete"
+    assert not any("-0000000005-" in name for name in seen_by_duckdb(other_file_system)), "read before it is complete"
     remove_batch(output, batch_prefix("abcdef01", 5))
-    assert not [name for name in os.listdir(elsewhere) if "-0000000005-" in name]
+    assert not [name for name in os.listdir(other_file_system) if "-0000000005-" in name]
 
 
 def test_links_in_a_circle_are_followed_once(tmp_path: Path) -> None:

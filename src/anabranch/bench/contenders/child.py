@@ -1,4 +1,4 @@
-"""Running one contender in a child process, and leaving nothing of it behind.
+"""Run one contender in a child process, and leave nothing of it behind.
 
 The child leads its own session, so Ctrl-C in a terminal reaches only the benchmark, which then ends the
 child's process group and every descendant it has ever seen (Spark's Python daemon leaves the group). If the
@@ -33,7 +33,7 @@ LOG_TAIL = 1500
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What a child reported and what its process tree needed."""
+    """The outcome that a child reported, and the peak memory of its process tree."""
 
     outcome: Outcome
     memory: MemoryPeak
@@ -102,7 +102,7 @@ def _sample_until_end(process: subprocess.Popen[bytes], sampler: TreeSampler) ->
 
 
 def _end(process: subprocess.Popen[bytes], sampler: TreeSampler) -> None:
-    """End the group and all descendants seen, whether or not the child has exited by itself."""
+    """End the group and all its descendants so far, whether or not the child has exited by itself."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     for descendant in sampler.seen.values():

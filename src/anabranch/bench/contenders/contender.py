@@ -95,7 +95,7 @@ def execute(job: Job) -> Outcome:
     if any(batch.results is None for batch in batches):
         raise BenchmarkError(f"{job.contender} does not report sink.numOutputRows for the {job.sink} sink")
     results = sum(batch.results or 0 for batch in batches)
-    # What Anabranch answers when the input ends belongs to no batch.
+    # Rows that Anabranch answers when the input ends belong to no batch.
     answers = {int(rows) for rows in query.progress.totals.results.values()} if ours else set()
     if len(answers) > 1:
         raise BenchmarkError(f"{job.contender}: two queries over one join have different numbers of results")
@@ -103,7 +103,7 @@ def execute(job: Job) -> Outcome:
 
 
 def _state_bytes(query: Any, ours: bool) -> int:
-    """How large Anabranch's state was at most after a batch."""
+    """The largest size of Anabranch's state after any batch."""
     if not ours:
         return 0
     seen = [batch.step.processors for batch in query.batches_since()]

@@ -1,4 +1,4 @@
-"""What passes between the benchmark and the child process that runs one engine.
+"""Jobs and outcomes: the two documents that pass between a benchmark and the child process that runs one engine.
 
 A `Job` goes in and an `Outcome` comes back, both as one line of JSON, so every engine starts in a fresh
 interpreter with a fresh JVM: no engine inherits another's warm code, heap or caches, and the peak memory of
@@ -84,10 +84,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a child found: `seconds` from start() of the query to its end, and every batch.
+    """The outcome of a job: `seconds` from start() of the query to its end, and every batch.
 
-    `checksum` is a sum of row hashes of the output, whatever its order; only the parquet sink has one. `state_bytes`
-    are those of Anabranch's state, spilled ones included, after the batch in which there were most.
+    `checksum` is a sum of row hashes of the output, which its order does not change; only the parquet sink has one.
+    `state_bytes` is the size of Anabranch's state, spilled state included, after the batch in which it was largest.
     """
 
     seconds: float

@@ -1,4 +1,4 @@
-"""Peak memory of a process tree, seen from outside.
+"""Peak memory of a process tree, measured from outside.
 
 Python processes are counted by PSS, the proportional set size: private pages plus each shared page divided
 by its users. Neither cheaper number is fair to them. RSS counts a page once per process that maps it, so
@@ -31,7 +31,7 @@ REFRESH_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeak:
-    """The largest total seen, with the part of it that was in JVMs and in everything else, in bytes."""
+    """The largest total so far, with its parts in JVMs and in all other processes, in bytes."""
 
     total: int = 0
     jvm: int = 0
@@ -64,7 +64,7 @@ class _Reading:
 
 @dataclass(slots=True)
 class TreeSampler:
-    """Samples one process and all its descendants; remembers every process it has seen."""
+    """Samples one process and all its descendants; `seen` are all processes so far."""
 
     root: psutil.Process
     peak: MemoryPeak = field(default_factory=MemoryPeak)

@@ -65,7 +65,7 @@ def continuous_query(streams: Sequence[str], window: int | None) -> str:
 
 
 def other_query(streams: Sequence[str], *, apart: bool) -> str:
-    """Another query over the same join, with other names in another order; `apart` if it is not to be shared."""
+    """Another query over the same join, with other names in another order. With `apart` it cannot share the join."""
     names = {stream: f"other_{stream.lower()}" for stream in reversed(streams)}
     sources = ", ".join(f"{stream} AS {name}" for stream, name in names.items())
     equalities = [f"{left}.k = {right}.k" for left, right in pairwise(names.values())]

@@ -24,7 +24,7 @@ class SlidingWindow(StatefulProcessor):
     """COUNT, SUM and AVG of the rows of a key in the window that ends at each of them."""
 
     def __init__(self, window: int) -> None:
-        """A window of so many milliseconds."""
+        """Take the length of the window in milliseconds."""
         self._window = window
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -32,7 +32,7 @@ class SlidingWindow(StatefulProcessor):
         self._rows = handle.getValueState("rows", "ts ARRAY<BIGINT>, v ARRAY<BIGINT>")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        """Answer the new rows of a key, and keep what may be in a later window."""
+        """Answer the new rows of a key, and keep the rows that may be in a later window."""
         arrived = sorted((row.ts, row.v) for row in rows)
         new_ts = np.array([ts for ts, _ in arrived], np.int64)
         kept = self._rows.get() or ([], [])
@@ -48,7 +48,7 @@ class SlidingWindow(StatefulProcessor):
             yield Row(k=key[0], n=n, total=summed, mean=mean)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: no resource is open."""
 
 
 def sliding_windows(stream: DataFrame, window: int) -> DataFrame:

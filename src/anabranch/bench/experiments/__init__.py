@@ -1,4 +1,10 @@
-"""The papers' experiments, one file each, named after author and figure; each says what it claims and checks it."""
+"""The papers' experiments, one file each, named after author and figure; each states its claims and checks them.
+
+rig/   the parts that experiments share: inputs, variants, traces, claims, pictures
+liu/   paper 1: spilling and relocation
+flux/  paper 2: load and memory balancing of a windowed group-by
+zhu/   paper 3: migration to another order of joins
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Inputs for `bench flat`: history that grows while the work of a batch stays the same.
 
-All three recipes use keys that occur nowhere else ("fresh" keys) for state that nobody ever asks about, and
+All three recipes use keys that occur nowhere else ("fresh" keys) for state that is never looked up, and
 negative keys for the rows that meet.
 
-- `GrowthRecipe`: a fixed set of known keys is in every stream but the first from batch 0 on; each later
-  batch of the first stream asks for all of them once. So each batch has the same number of results, found
-  in the oldest state, while fresh keys make the state as large as one likes.
+- `GrowthRecipe`: a fixed set of keys is in every stream but the first from batch 0 on; each later batch of
+  the first stream looks all of them up once. So each batch has the same number of results, all with rows of
+  the oldest state, while fresh keys make the state as large as one likes.
 - `HotHistoryRecipe`: one single key, evenly spaced in time, in a window of a few rows. Results per row are
   constant; an engine that looks at the key's whole history instead of the window gets slower with every
   batch.
@@ -33,7 +33,7 @@ STREAMS = ("A", "B", "C")
 
 @dataclass(frozen=True, slots=True)
 class Phases:
-    """How many batches of each kind, in order; a growth batch has `growth_factor` times the usual rows."""
+    """The numbers of batches of each kind, in order; a growth batch has `growth_factor` times the usual rows."""
 
     warmup: int = 30
     reference: int = 20
@@ -48,24 +48,24 @@ class Phases:
 
     @property
     def reference_batches(self) -> slice:
-        """Which batches are the reference."""
+        """The batches that are the reference."""
         return slice(self.warmup, self.warmup + self.reference)
 
     @property
     def final_batches(self) -> slice:
-        """Which batches are compared with the reference."""
+        """The batches that are compared with the reference."""
         return slice(len(self.sizes) - self.final, None)
 
     @property
     def state_growth(self) -> float:
-        """How many times more history the final batches meet than the reference, on average."""
+        """The factor by which the history before the final batches exceeds that before the reference, on average."""
         before = np.concatenate([[0], np.cumsum(self.sizes)[:-1]])
         return float(before[self.final_batches].mean() / before[self.reference_batches].mean())
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthRecipe(OnOneKey):
-    """State grows with fresh keys; `asked` known keys are asked for, and found once each, in every batch."""
+    """State grows with fresh keys; every batch looks up the same `asked` keys, each of which matches once."""
 
     unit: int
     asked: int
@@ -74,8 +74,8 @@ class GrowthRecipe(OnOneKey):
     streams: tuple[str, ...] = STREAMS
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
-        """One batch per second of event time."""
-        known = -1 - np.arange(self.asked, dtype=np.int64)
+        """The batches, one per second of event time."""
+        met = -1 - np.arange(self.asked, dtype=np.int64)
         start = 0
         for batch, size in enumerate(self.phases.sizes):
             rows = self.unit * size
@@ -86,7 +86,7 @@ class GrowthRecipe(OnOneKey):
             for number, stream in enumerate(self.streams):
                 k = _fresh(position, number, len(self.streams))
                 if number == 0 or batch == 0:
-                    k[: self.asked] = known
+                    k[: self.asked] = met
                 frames[stream] = Rows(rng.permutation(k), ts, position)
             yield frames
             start += rows
@@ -126,7 +126,7 @@ class HotBatchRecipe(OnOneKey):
 
     @property
     def multiplicity(self) -> int:
-        """How often the hot key occurs in each stream."""
+        """The number of rows with the hot key in each stream."""
         return round(math.pow(self.results, 1 / len(self.streams)))
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:

@@ -66,12 +66,12 @@ class Recipe(Protocol):
         """The batches in the order of their arrival."""
 
     def expected_results(self, history: History) -> int:
-        """How many results there are in all batches together."""
+        """The number of results in all batches together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A written input: where it is, and how many results a correct engine finds in it."""
+    """A written input: its folder, and the number of results that a correct engine produces from it."""
 
     path: Path
     rows: int
@@ -86,7 +86,7 @@ class OnOneKey:
     window: int | None
 
     def expected_results(self, history: History) -> int:
-        """How many results there are."""
+        """The number of results of the whole input."""
         keys = [np.concatenate([rows.k for rows in parts]) for parts in history.values()]
         times = [np.concatenate([rows.ts for rows in parts]) for parts in history.values()]
         return count_results(keys, times, self.window)
@@ -144,7 +144,7 @@ class ChainRecipe:
 
     @property
     def window(self) -> int | None:
-        """There is none."""
+        """None: the streams are unbounded."""
         return None
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
@@ -161,7 +161,8 @@ class ChainRecipe:
             start += size
 
     def expected_results(self, history: History) -> int:
-        """A pair of B and C that meet on j is in as many results as A has rows with its B's k, times D with its C's."""
+        """The number of results: a pair of B and C with the same j is in as many as A has rows with its B's k, times D
+        with its C's."""
         k = {stream: np.concatenate([rows.k for rows in parts]) for stream, parts in history.items()}
         j = {stream: np.concatenate([rows.j for rows in history[stream] if rows.j is not None]) for stream in "BC"}
         ends = [
@@ -184,21 +185,21 @@ class GroupsRecipe:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Its name."""
+        """The name of the stream."""
         return ("A",)
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
-        """As those of a join of one stream."""
+        """The batches, as those of a join of one stream."""
         fields = (self.rows, self.keys, self.batch_count, self.window, self.window_rows, self.seed)
         return UniformRecipe(self.streams, *fields).batches()
 
     def expected_results(self, history: History) -> int:
-        """Every row is answered."""
+        """The number of rows: every one is answered."""
         return sum(len(rows.k) for rows in history["A"])
 
 
 def materialise(recipe: Recipe, work: Path) -> Input:
-    """Write the recipe's input below `work`, unless a complete one is there already."""
+    """Write the recipe's input below `work`, unless a complete one exists already."""
     # The class name is part of the identity: two recipes may have equal fields.
     identity = json.dumps([type(recipe).__name__, asdict(recipe)], sort_keys=True)  # type: ignore[call-overload]
     folder = work / f"input-{hashlib.sha256(identity.encode()).hexdigest()[:12]}"

@@ -1,5 +1,5 @@
 """Slow machines on one machine: processors of a run are held to a share of a core.
 
-slowdown  what a benchmark uses: shares by processor
+slowdown  the interface for benchmarks: shares of a core by processor
 limiter   the process behind it, which stops and continues the workers
 """

@@ -4,12 +4,13 @@ Linux, standard library only: it is started by its path, in a bare interpreter, 
 
 A worker that is at work for processor N is called "processor N" (`/proc/PID/comm`). Below the root process, each such
 worker has an account, as with cpulimit: it earns its share of the time that passes and pays with the CPU time of all
-its threads, as the kernel accounts for it. In debt it is stopped (SIGSTOP), out of debt it goes on (SIGCONT). Nothing
-can be saved up beyond one period, so in the long run nobody has more than its share; who waits for input has less.
+its threads, as the kernel accounts for it. In debt it is stopped (SIGSTOP), out of debt it goes on (SIGCONT). Time can
+be saved up for one period at most, so in the long run no worker has more than its share; one that waits for input has
+less.
 
 Shares are read from standard input, a line of JSON each, and confirmed by a line. The end of that input means that the
-parent has ended or is gone. Then, and on SIGTERM, everybody is continued. Signals go through descriptors of processes
-(pidfd), so a process id that is used again is never hit.
+parent has ended or is gone. Then, and on SIGTERM, all workers are continued. Signals go through descriptors of
+processes (pidfd), so a process id that is used again is never hit.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def processor_of(name: bytes) -> int | None:
 
 @dataclass(slots=True)
 class Account:
-    """A worker's CPU time: `balance` is what it may still use, in seconds. `handle` and `name` are open files."""
+    """The CPU time of a worker: it may still use `balance` seconds. `handle` and `name` are open files."""
 
     pid: int
     handle: int
@@ -68,7 +69,7 @@ class Account:
 
     @classmethod
     def open(cls, pid: int) -> Account:
-        """For a process; OSError if it is gone."""
+        """Open the account of a process; OSError if it is gone."""
         name = os.open(f"/proc/{pid}/comm", os.O_RDONLY)
         try:
             return cls(pid, os.pidfd_open(pid), name)
@@ -99,13 +100,13 @@ class Account:
             signal.pidfd_send_signal(self.handle, signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """Let it run, if it was stopped here."""
+        """Let the worker run, if it was stopped here."""
         if self.stopped:
             signal.pidfd_send_signal(self.handle, signal.SIGCONT)
             self.stopped = False
 
     def close(self) -> None:
-        """Let it run for good."""
+        """Let the worker run for good."""
         with contextlib.suppress(ProcessLookupError):
             self.go_on()
         os.close(self.handle)
@@ -113,7 +114,7 @@ class Account:
 
 
 def _cpu_clock(pid: int) -> int:
-    """The clock of a process's CPU time (clock_getcpuclockid, which Python has not)."""
+    """The clock of a process's CPU time (clock_getcpuclockid, which Python lacks)."""
     return (~pid << 3) | 2
 
 
@@ -143,7 +144,7 @@ class Limiter:
                 self.accounts.pop(account.pid).close()
 
     def close(self) -> None:
-        """Let everybody run."""
+        """Let all workers run."""
         while self.accounts:
             self.accounts.popitem()[1].close()
 

@@ -3,9 +3,10 @@
     with Slowdown(os.getpid()) as slowdown:
         slowdown.set({0: 0.5, 1: 0.5, 2: 0.2})
 
-The engine knows nothing of it: its workers simply get less CPU time, as beside another program (paper 2, section 4).
-Four processors with a quarter of a core each are four equal machines, though there are only two cores. A process of its
-own does it (`limiter`); whatever ends it, or ends us, no worker stays stopped. Only Linux has what it needs.
+The engine does not notice: its workers simply get less CPU time, as beside another program (paper 2, section 4). Four
+processors with a quarter of a core each are four equal machines, though the real machine has only two cores. A process
+of its own stops and continues workers (`limiter`); however it or this process ends, no worker stays stopped. It needs
+Linux.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ END_SECONDS = 5.0
 
 
 class Slowdown:
-    """Holds the processors below a process to shares of a core, for the length of a `with`."""
+    """Holds the processors below a process to shares of a core, until the end of a `with`."""
 
     def __init__(self, root: int) -> None:
-        """For the workers below the process `root`; nobody is slowed down yet."""
+        """Take the process `root` above the workers; none is slowed down yet."""
         self._root = root
         self._process: subprocess.Popen[str] | None = None
 
@@ -63,11 +64,11 @@ class Slowdown:
 
     @property
     def pid(self) -> int | None:
-        """The process that does it."""
+        """The id of the limiter's process."""
         return None if self._process is None else self._process.pid
 
     def set(self, shares: Mapping[int, float]) -> None:
-        """From now on these processors have these shares of a core; those that are not named are free."""
+        """Set the shares of a core of these processors; all others are free."""
         for processor, share in shares.items():
             if not 0 < share <= 1:
                 raise ConfigError(f"the share of processor {processor} must be above 0 and up to 1, not {share!r}")
@@ -91,7 +92,7 @@ def _close_input(process: subprocess.Popen[str]) -> None:
 
 
 def continue_processors(root: int) -> None:
-    """Let every processor below a process run that somebody has stopped."""
+    """Continue every stopped processor below a process."""
     for pid in limiter.descendants(root):
         with contextlib.suppress(ProcessLookupError, FileNotFoundError):
             if limiter.processor_of(Path(f"/proc/{pid}/comm").read_bytes()) is not None:

@@ -1,10 +1,10 @@
 """Visits, clicks, orders and payments of a shop, into which bots come in the middle: the streams of `demo migration`.
 
-Row i of each stream belongs to row i of the others, if it belongs to anybody. Three visits of ten lead to a click; the
+Row i of each stream belongs to row i of the others, if they match at all. Three visits of ten lead to a click; the
 other clicks come from elsewhere. Six clicks of ten are followed by an order, eight orders of ten by a payment. From
-batch `turn` on, three visits and three clicks of ten are those of a few bots, instead of others that led to nothing:
-every click of a bot meets all of its visits in the window, and none of them is followed by an order. So the answer
-stays as large as it was. All numbers are in proportion to the rows of a batch.
+batch `turn` on, three visits and three clicks of ten are those of a few bots, in the place of others that matched
+nothing: every click of a bot meets all of its visits in the window, and none of them is followed by an order. So the
+answer stays as large as it was. All numbers are in proportion to the rows of a batch.
 
 As with the other demos' streams, rows arrive up to `LATENESS` after their event time and are never late.
 """
@@ -41,7 +41,7 @@ Flags = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class BotShop:
-    """What to generate: `rows` of visits, clicks and orders each, in `batches`; bots come with batch `turn`."""
+    """The shop to generate: `rows` of visits, clicks and orders each, in `batches`; bots come with batch `turn`."""
 
     rows: int
     batches: int
@@ -49,7 +49,7 @@ class BotShop:
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse what is too little to see anything in."""
+        """Refuse numbers that are too small to show anything."""
         if self.rows < self.batches * LEAST_ROWS:
             raise ConfigError(
                 f"{self.rows:,} rows per stream are too few for {self.batches} batches; ask for "
@@ -58,7 +58,7 @@ class BotShop:
 
     @property
     def bots(self) -> int:
-        """How many bots there are."""
+        """The number of bots."""
         return self.rows // self.batches // ROWS_PER_BOT
 
 
@@ -99,6 +99,6 @@ def _delay(rng: np.random.Generator, rows: int, seconds: float) -> Micros:
 
 
 def _with_bots(shop: BotShop, rng: np.random.Generator, people: Micros, may_be: Flags) -> tuple[Micros, Flags]:
-    """Put bots in the place of some people; their numbers are below zero. Also says where."""
+    """Put bots, whose numbers are below zero, in the place of some people; also the flags of these places."""
     bots = may_be & (rng.random(shop.rows) < OF_BOTS / (1 - LED_TO_A_CLICK))
     return np.where(bots, -1 - rng.integers(0, shop.bots, shop.rows), people), bots

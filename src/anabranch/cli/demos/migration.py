@@ -1,8 +1,8 @@
 """`anabranch demo migration`: joins that change their order while the query is answered, because the data have turned.
 
 Four streams of a shop are joined in a tree. The order is good until bots come: then the pair that is joined first
-matches a lot, for no more answers than before. The demo watches the numbers that a run gives of each operator, decides
-(`turn`), and lets the run migrate in the background. DuckDB checks the answer.
+matches a lot, for no more answers than before. The demo watches the progress of each operator, decides (`turn`), and
+lets the run migrate in the background. DuckDB checks the answer.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def _answer(console: Console, stack: ExitStack, query: Query, file: RunFile, sto
 class _Watcher:
     """Looks at a run after each batch, and lets it migrate once there is a reason.
 
-    The run is asked in a thread: it answers between two batches, and the terminal should not stand still meanwhile.
+    A thread calls `migrate`, which waits for the batch under way; the terminal should not stand still meanwhile.
     """
 
     def __init__(self, run: Run, story: Story, view: View, background: ThreadPoolExecutor) -> None:
@@ -143,13 +143,13 @@ class _Watcher:
             self._migration = self._background.submit(self._run.migrate, AFTER, "background")
 
     def outcome(self) -> str:
-        """What has come of it, after the run; an error on the way is raised."""
+        """A sentence on the outcome, after the run; an error of the migration is raised."""
         if self._migration is None:
             return f"There was no reason to change the plan, {BEFORE}:"
-        asked = self._migration.result()
-        if asked.phase is not Phase.DONE:
-            return f"The input ended before the migration did, so the plan is still {asked.before}:"
-        return f"The plan in the end, {asked.after}:"
+        migration = self._migration.result()
+        if migration.phase is not Phase.DONE:
+            return f"The input ended before the migration did, so the plan is still {migration.before}:"
+        return f"The plan in the end, {migration.after}:"
 
 
 def _write_run_file(folder: Path, processors: int) -> RunFile:

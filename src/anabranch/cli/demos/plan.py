@@ -1,7 +1,7 @@
 """`anabranch demo plan`: a plan of several operators as a story, on the traffic example of the D-CAPE thesis.
 
-First the example itself, minute by minute: what the sensors read, what the plan keeps, what it answers. Then a town of
-such crossings, with an aggregate on top of the join, watched live and compared with DuckDB.
+First the example itself, minute by minute: the readings of the sensors, the rows that the plan keeps, its answers. Then
+a town of such crossings, with an aggregate on top of the join, watched live and compared with DuckDB.
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ def _two_roads(console: Console, spark: SparkSession, folder: Path, processors: 
     query = _engine(spark, folder, processors, lateness="0 seconds").sql(TURNED)
     show_plan(console, query)
     say(console, "\nOf road 1 only cars are kept: the selection is below the join.\n")
-    found: list[Any] = []
+    answers: list[Any] = []
 
     def take(results: DataFrame, batch_id: int) -> None:
-        found.extend(results.collect())
+        answers.extend(results.collect())
 
     table = Table("minute", "road 1 reads", "road 2 reads", "kept", "turned")
     with ExitStack() as stack:
@@ -128,14 +128,14 @@ def _two_roads(console: Console, spark: SparkSession, folder: Path, processors: 
         for minute in range(MINUTES):
             arrived = write_minute(folder, minute)
             run.processAllAvailable()
-            kept = run.batches_since()[-1].step.processors
+            processors_after = run.batches_since()[-1].step.processors
             table.add_row(
                 str(minute),
                 *(_named(arrived, sensor) for sensor in ("sensor1", "sensor2")),
-                str(sum(entry.active_rows for entry in kept)),
-                "\n".join(f"{row.car}, {row.mph} mph" for row in found) or "-",
+                str(sum(entry.active_rows for entry in processors_after)),
+                "\n".join(f"{row.car}, {row.mph} mph" for row in answers) or "-",
             )
-            found.clear()
+            answers.clear()
     console.print(table)
     say(
         console,
@@ -178,5 +178,5 @@ def _engine(spark: SparkSession, folder: Path, processors: int, lateness: str) -
 
 
 def _named(arrived: list[Reading], sensor: str) -> str:
-    lines = [f"{one.car} ({one.type}, {one.mph})" for one in arrived if one.sensor == sensor]
+    lines = [f"{reading.car} ({reading.type}, {reading.mph})" for reading in arrived if reading.sensor == sensor]
     return "\n".join(lines) or "-"

@@ -1,7 +1,7 @@
-"""The question that the demo asks, and the same question put to DuckDB; how both answers are compared.
+"""The question of the demo, the same question for DuckDB, and the comparison of both answers.
 
-The first is a run file, so the demo runs exactly what `anabranch run` would; the second is written as the semantics
-read: all combinations with equal keys in which every row is at most its window older than the newest. It sees the
+The first is a run file, so the demo runs exactly what `anabranch run` would. The second follows the words of the
+semantics: all combinations with equal keys in which every row is at most its window older than the newest. It reads the
 complete input at once: no batches, no state, no windows that move.
 """
 
@@ -103,7 +103,8 @@ SELECT coalesce(sum(n) FILTER (n > 0), 0), coalesce(-sum(n) FILTER (n < 0), 0) F
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question to DuckDB: its answer from the complete `streams`, and how to read the one that was written."""
+    """A question to DuckDB: the expected answer as SQL over the complete `streams`, and SQL that reads the actual
+    one."""
 
     streams: tuple[str, ...]
     expected: str
@@ -115,7 +116,7 @@ ORDERS = Question(("orders", "payments", "shipments"), _EXPECTED, _ACTUAL)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What DuckDB says: how many results there are, and how many of them are missing or too many."""
+    """The verdict of DuckDB: the number of expected results, and how many are missing or too many."""
 
     results: int
     missing: int

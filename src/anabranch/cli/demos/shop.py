@@ -1,8 +1,8 @@
 """Three streams of a shop, generated: orders, their payments and their shipments.
 
-The same seed gives the same files. What makes them streams: rows arrive up to `LATENESS` after their event time, so
-they are a bit out of order, but never late; most orders are paid once and shipped once, some in several parts, some
-not at all, and some so late that the window has closed; a few rows have no order number and match nothing.
+The same seed gives the same files. Rows arrive up to `LATENESS` after their event time, so they are a bit out of order,
+but never late. Most orders are paid once and shipped once, some in several parts, some not at all, and some so late
+that the window has closed. A few rows have no order number and match nothing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ CARRIERS = ("bicycle", "courier", "post", "train")
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """What to generate: `rows` per stream, spread over `batches` of half a minute of event time."""
+    """The shop to generate: `rows` per stream, spread over `batches` of half a minute of event time."""
 
     rows: int
     batches: int
     seed: int
 
     def __post_init__(self) -> None:
-        """Refuse what gives no streams."""
+        """Refuse numbers that make no streams."""
         if self.batches < 1 or self.rows < self.batches:
             raise ConfigError(f"{self.rows:,} rows per stream do not fill {self.batches} batches; ask for more rows")
 

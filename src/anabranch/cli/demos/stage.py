@@ -1,4 +1,4 @@
-"""What every demo needs around its story: a folder, streams that are written while Spark starts, and an end."""
+"""The parts of every demo around its story: a folder, streams that are written while Spark starts, and an end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Seed = Annotated[int, typer.Option(help="The same seed generates the same stream
 
 @contextmanager
 def demo_folder(keep: Path | None = None) -> Iterator[Path]:
-    """The folder that is to be kept, new or empty; or a temporary one."""
+    """The folder `keep`, which must be new or empty; without it a temporary one."""
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="anabranch-demo-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
@@ -37,7 +37,7 @@ def demo_folder(keep: Path | None = None) -> Iterator[Path]:
 
 
 def start_spark(stack: ExitStack, write_streams: Callable[[], None], *, debug: bool) -> SparkSession:
-    """Start Spark for as long as the stack is there; a thread writes the streams meanwhile."""
+    """Start Spark until the stack is closed; a thread writes the streams meanwhile."""
     with ThreadPoolExecutor(1) as background:
         generated = background.submit(write_streams)
         spark = stack.enter_context(embedded_spark(debug=debug, short=True))
@@ -46,12 +46,12 @@ def start_spark(stack: ExitStack, write_streams: Callable[[], None], *, debug: b
 
 
 def say_verdict(console: Console, verdict: Verdict) -> None:
-    """Say what DuckDB says; in red if answers differ."""
+    """Print the verdict of DuckDB, in red if answers differ."""
     say(console, str(verdict), "bold green" if verdict.exact else "bold red")
 
 
 def last_line(seconds: float, keep: Path | None, run_file: str) -> str:
-    """How long it took, and what to do next."""
+    """The last line of a demo: how long it took, and the command to go on with."""
     total = f"{format_seconds(seconds)} in all"
     if keep is None:
         return f"{total}, Spark's start included; --keep DIR leaves everything to look at"

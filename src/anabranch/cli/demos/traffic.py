@@ -65,7 +65,7 @@ MINUTES = 5
 
 
 def write_minute(folder: Path, minute: int) -> list[Reading]:
-    """What both sensors read in a minute of the example, as a new file each; the readings themselves."""
+    """Write the readings of both sensors in a minute of the example, as a new file each; return the readings."""
     arrived = [reading for reading in READINGS if reading.minute == minute]
     for sensor in SENSORS:
         rows = [
@@ -85,7 +85,8 @@ def write_minute(folder: Path, minute: int) -> list[Reading]:
 
 @dataclass(frozen=True, slots=True)
 class Town:
-    """How many cars come along road 1 in ten minutes, at how many crossings, and in how many batches they are read."""
+    """The town to generate: `cars` come along road 1 in ten minutes, at some number of `crossings`, and are read in
+    `batches`."""
 
     cars: int
     crossings: int = 40
@@ -94,7 +95,7 @@ class Town:
 
 
 def write_town(town: Town, folder: Path) -> None:
-    """Both streams, all of them."""
+    """Write both streams of a town."""
     rng = np.random.default_rng(town.seed)
     passed = np.sort(rng.integers(0, 10 * MINUTE, town.cars)) + MORNING
     numbers = rng.permutation(town.cars)

@@ -1,4 +1,4 @@
-"""When `demo migration` changes the order of joins, and what that brought: read off the batches, without Spark.
+"""The moment when `demo migration` changes the order of joins, and the effect of that, read off the batches.
 
 A join below the answer has turned if, for several batches in a row, it makes many times the rows that it made at first
 and more rows than there are answers. Several, so that a single burst decides nothing.
@@ -30,7 +30,7 @@ class Part:
 
 
 def reason_to_migrate(batches: Sequence[BatchSummary]) -> str | None:
-    """What has become of the first join, in a sentence; None as long as all is well."""
+    """A sentence on the join that has turned; None as long as none has."""
     if len(batches) < FIRST_BATCHES + BATCHES_IN_A_ROW:
         return None
     last = batches[-1]
@@ -40,15 +40,16 @@ def reason_to_migrate(batches: Sequence[BatchSummary]) -> str | None:
     bounds = [max(GROWTH * first, batch.combinations) for batch in recent]
     if any(_made(batch).get(worst, 0) <= bound for batch, bound in zip(recent, bounds, strict=True)):
         return None
-    now = median(_made(batch).get(worst, 0) for batch in recent)
+    rows = median(_made(batch).get(worst, 0) for batch in recent)
     return (
-        f"the {worst} makes {now:,.0f} rows per batch, {now / max(first, 1):.0f} times as many as at first, for "
+        f"the {worst} makes {rows:,.0f} rows per batch, {rows / max(first, 1):.0f} times as many as at first, for "
         f"{median(batch.combinations for batch in recent):,.0f} answers per batch"
     )
 
 
 def parts_of_run(batches: Sequence[BatchSummary], turn: int) -> tuple[Part, ...]:
-    """Before batch `turn`, after it, while the query migrates, and after that; told apart by the operators at work."""
+    """The parts of a run: before batch `turn`, after it, while the query migrates, and after that. The operators at
+    work show where the last two begin."""
     old = set(_made(batches[0])) if batches else set()
     parts: dict[str, list[BatchSummary]] = {
         "before the turn": [],

@@ -1,8 +1,8 @@
 """Commands that are imported when they are used, so that `--version` and `--help` do not wait for Spark and pandas.
 
-A group is made of placeholders, which know a command's name and its line in the list of commands. The module behind a
-placeholder is imported when the command itself, or its own `--help`, is asked for. The line is therefore written twice,
-here and in the command's docstring; a test compares them.
+A group is made of placeholders with a command's name and its line in the list of commands. The module behind a
+placeholder is imported when the command, or its own `--help`, is called. The line is therefore written twice, here and
+in the command's docstring; a test compares them.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typer.core import TyperCommand, TyperGroup
 
 from anabranch.cli.process.failures import EXIT_CODES
 
-# Makes the command that a placeholder stands for: a typer application of its own.
+# Makes the command behind a placeholder: a typer application of its own.
 Load = Callable[[], typer.Typer]
 
 
 @dataclass(frozen=True, slots=True)
 class Deferred:
-    """A command by its name, its line in the list of commands, and how to get it."""
+    """A command by its name, its line in the list of commands, and the function that imports it."""
 
     name: str
     line: str
@@ -44,12 +44,12 @@ def deferred_group(*entries: Deferred) -> type[TyperGroup]:
 
 
 def command_in(module: str, name: str) -> Load:
-    """How to get a command that is a function of a module."""
+    """A function that imports a command, which is a function of a module."""
     return lambda: command_of(getattr(import_module(module), name))
 
 
 def group_in(module: str, name: str) -> Load:
-    """How to get a group of commands, a typer application in a module."""
+    """A function that imports a group of commands, which is a typer application in a module."""
 
     def load() -> typer.Typer:
         group: typer.Typer = getattr(import_module(module), name)
@@ -81,7 +81,7 @@ class _Placeholder(TyperCommand):
 
 @contextmanager
 def _shown_loading() -> Iterator[None]:
-    """Something to look at: on a busy machine it takes seconds to import PySpark and pandas."""
+    """Show that commands are being loaded: on a busy machine it takes seconds to import PySpark and pandas."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,8 +1,8 @@
 """An embedded Spark for the command line: quiet, and gone when the command is.
 
-Quiet: whatever the JVM and Spark's Python workers write to stderr goes to a log file, because the launcher is started
-with stderr redirected and its children inherit that. The log is removed with the scratch folder; when something goes
-wrong its end is there to be quoted.
+Quiet: the stderr of the JVM and of Spark's Python workers goes to a log file, because the launcher is started with
+stderr redirected and its children inherit that. The log is removed with the scratch folder; after an error its end can
+be quoted.
 
 Gone: Spark is stopped from a fresh thread, which has a connection of its own to the JVM (the main thread may have
 been interrupted in the middle of a reply), with a time limit. Then every process that descends from us and did not
@@ -44,7 +44,7 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 def embedded_spark(
     conf: Mapping[str, str] | None = None, *, debug: bool = False, short: bool = False
 ) -> Iterator[SparkSession]:
-    """A session for the length of a `with`; with `debug` Spark's log stays visible.
+    """A session until the end of a `with`; with `debug` Spark's log stays visible.
 
     `short` is for sessions of less than a minute: they compile quickly instead of well.
     """
@@ -98,7 +98,7 @@ def _stderr_to(path: Path) -> Iterator[None]:
 
 
 def _last_words(log: Path) -> str:
-    """The line that most likely says why, from the log of a launcher that gave up."""
+    """The line in the log of a launcher that gave up that most likely has the reason."""
     if not log.exists():
         return ""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]

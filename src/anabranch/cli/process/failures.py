@@ -1,4 +1,4 @@
-"""What a command says when it does not succeed: one line on stderr, and an exit code that a script can use.
+"""The failures of commands: one line on stderr, and an exit code that a script can use.
 
     0          it worked
     1          it was tried and failed: a wrong result, a damaged checkpoint, a failing run
@@ -37,14 +37,14 @@ P = ParamSpec("P")
 
 
 class SparkFailedError(Exception):
-    """An error of Spark in words: what happened in the first line, and what the JVM says about it below.
+    """An error of Spark as text: the first line says what happened, the text of the JVM's exception follows.
 
     Spark's own exceptions ask the JVM for their text, and when they are reported the JVM is gone.
     """
 
     @classmethod
     def of(cls, error: Exception) -> SparkFailedError:
-        """The error's words, taken while the JVM is there."""
+        """The error with its text, which is read while the JVM runs."""
         return cls(f"{first_line(error)}\n{error}").with_traceback(error.__traceback__)
 
 
@@ -100,21 +100,22 @@ def _end(error: BaseException, debug: bool) -> NoReturn:
 
 
 def _remedy(error: AnabranchError) -> str:
-    """What to do about damage, where the message does not say so itself."""
+    """Advice on damage, if the message has none itself."""
     if not isinstance(error, CorruptStateError) or "restore" in str(error).lower():
         return ""
     return ". Restore the checkpoint as a whole from a copy, or use another; anabranch inspect names all damage"
 
 
 def first_line(error: BaseException) -> str:
-    """What happened, without the stack trace, the codes and the ids that Spark puts around it."""
+    """The first line of an error, without the stack trace, the codes and the ids that Spark puts around it."""
     text = _java_message(error) if isinstance(error, Py4JJavaError) else str(error)
     lines: list[str] = (text.strip() or "no message").splitlines()
     return lines[0].rpartition(" terminated with exception: ")[2].partition(" SQLSTATE")[0]
 
 
 def _java_message(error: Py4JJavaError) -> str:
-    """Of an exception in the JVM and its causes, the first that has a name in Spark's list of errors, else the last."""
+    """The message of an exception in the JVM: of its causes, the first with a name in Spark's list of errors, or the
+    last."""
     cause, messages = error.java_exception, list[str]()
     while cause is not None and len(messages) < MAX_CAUSES:
         messages.append(str(cause.getMessage() or cause.toString()))
@@ -133,6 +134,6 @@ def _close_pipe() -> NoReturn:
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Say what is wrong and end the command."""
+    """Print what is wrong and end the command."""
     _say(message)
     raise typer.Exit(code)

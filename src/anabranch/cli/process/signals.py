@@ -1,8 +1,8 @@
 """Ctrl-C, a polite kill and a closed terminal, all as one exception in the main thread.
 
-`Interrupted` is raised once, wherever the main thread happens to be. What follows is cleaning up, which has time limits
-of its own, so later signals are ignored: an impatient second Ctrl-C must not leave a JVM behind. Whether a signal has
-come is also remembered, because a library in between may turn the exception into one of its own.
+`Interrupted` is raised once, wherever the main thread happens to be. After it the command only cleans up, with time
+limits, so later signals are ignored: an impatient second Ctrl-C must not leave a JVM behind. The signal is also
+remembered, because a library in between may turn the exception into one of its own.
 
 Handlers are Python functions and never SIG_IGN, which child processes would inherit.
 """
@@ -10,7 +10,7 @@ Handlers are Python functions and never SIG_IGN, which child processes would inh
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,7 +19,7 @@ _received: list[int] = []
 
 
 class Interrupted(BaseException):
-    """Somebody wants the command to end."""
+    """A signal has told the command to end."""
 
 
 def received() -> int | None:
@@ -31,34 +31,33 @@ def received() -> int | None:
 def raised_as_exceptions() -> Iterator[None]:
     """Inside, the first ending signal raises `Interrupted`."""
     _received.clear()
-    before = {number: signal.signal(number, _raise_once) for number in ENDING}
-    try:
+    with kept():
+        _handle_with(_raise_once)
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def ignored() -> Iterator[None]:
     """Inside, nothing is interrupted: for the short work of cleaning up."""
-    before = {number: signal.signal(number, _ignore) for number in ENDING}
-    try:
+    with kept():
+        _handle_with(_ignore)
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Put our handlers back afterwards: PySpark installs one of its own when a session starts."""
+    """Put the present handlers back afterwards: PySpark installs one of its own when a session starts."""
     before = {number: signal.getsignal(number) for number in ENDING}
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _handle_with(handler: Callable[[int, FrameType | None], None]) -> None:
+    for number in ENDING:
+        signal.signal(number, handler)
 
 
 def _raise_once(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""From a run file to a query that can be started."""
+"""Launch a run file: check its folders, make the query, start it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from anabranch.runtime.sinks.formats import FILE_FORMATS
 
 
 def check_folders(file: RunFile) -> None:
-    """Refuse streams of files whose folders are not there; needs no Spark. Patterns and URIs are left to Spark."""
+    """Refuse streams of files whose folders do not exist; needs no Spark. Patterns and URIs are left to Spark."""
     for stream in file.streams:
         path = stream.path
         if (
@@ -62,7 +62,7 @@ def prepare(spark: SparkSession, file: RunFile) -> Query:
 
 
 def start(query: Query, file: RunFile) -> Run:
-    """Begin to process, as the file's sink and trigger say."""
+    """Start the query with the sink and the trigger of the file."""
     writer = query.writeStream.format(file.sink.format).options(**file.sink.options)
     if file.sink.partition_by:
         writer = writer.partitionBy(*file.sink.partition_by)

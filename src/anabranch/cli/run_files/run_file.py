@@ -1,4 +1,4 @@
-"""A query in a file: what `anabranch run` reads, TOML or YAML, checked before Spark is started.
+"""Run files: a query in a TOML or YAML file for `anabranch run`, checked before Spark is started.
 
     query = "SELECT ... FROM orders [RANGE 2 MINUTES] AS o, payments [RANGE 2 MINUTES] AS p WHERE ..."
     checkpoint = "checkpoint"        # the folder that holds the state; running again with it goes on from there
@@ -71,7 +71,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class StreamSource:
-    """Where a stream comes from."""
+    """The source of a stream."""
 
     name: str
     format: str
@@ -84,7 +84,7 @@ class StreamSource:
 
 @dataclass(frozen=True, slots=True)
 class SinkTarget:
-    """Where the results go."""
+    """The target of the results."""
 
     format: str
     path: str | None
@@ -94,7 +94,7 @@ class SinkTarget:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """Everything a run needs. `processing_time` is None for a run that ends when the input is processed."""
+    """A run file as a value. `processing_time` is None for a run that ends when the input is processed."""
 
     source: Path
     query: str
@@ -156,21 +156,21 @@ def load(path: Path) -> RunFile:
 
 
 def _policies(top: Table) -> tuple[Policy, ...] | None:
-    """What the file says of policies; None if nothing."""
+    """The policies of the file; None if it names none."""
     if top.is_text("policies"):
         return _named(top)
     policies = top.table("policies")
     if policies is None:
         return None
-    found = []
+    made = []
     for name, table in policies.only(*POLICIES).tables():
         arguments = table.values(*(entry.name for entry in fields(POLICIES[name]) if entry.init))
         if "spill" in arguments:
             inner = table.table("spill")
             assert inner is not None, "what has a value is there"
             arguments["spill"] = _policy(inner, Spill, inner.values(*(entry.name for entry in fields(Spill))))
-        found.append(_policy(table, POLICIES[name], arguments))
-    return tuple(found)
+        made.append(_policy(table, POLICIES[name], arguments))
+    return tuple(made)
 
 
 def _named(top: Table) -> tuple[Policy, ...]:
@@ -228,7 +228,8 @@ def _stream(name: str, table: Table, folder: Path) -> StreamSource:
 
 
 def _check_synthetic(table: Table, source: StreamSource, *, ends: bool) -> None:
-    """Refuse what the synthetic source cannot do; `ends` is whether the run ends when its input is processed."""
+    """Refuse settings that the synthetic source cannot serve; `ends` says whether the run ends when its input is
+    processed."""
     for key in ("path", "schema"):
         if table.has(key):
             raise table.error(key, f"is of no use: {SYNTHETIC} makes its rows itself, with key, number and ts")

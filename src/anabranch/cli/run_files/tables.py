@@ -1,7 +1,7 @@
-"""Reading a table of a configuration file key by key, with errors that name the key and what to write instead.
+"""Tables of a configuration file, read key by key, with errors that name the key and what to write instead.
 
-Keys that are not known are refused first, with the nearest known one as a suggestion, because a misspelt key is also a
-missing one. Where a key stands is written as in TOML: `streams.orders.lateness`.
+Unknown keys are refused first, with the nearest known key as a suggestion, because a misspelt key is also a missing
+one. The place of a key is written as in TOML: `streams.orders.lateness`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ V = TypeVar("V")
 
 
 class Table:
-    """One table of a file: what was read, and where it stands."""
+    """One table of a file: its content, and its place."""
 
     def __init__(self, file: str, where: str, content: Any) -> None:
         """`where` is the dotted name of the table, empty for the whole file."""
@@ -39,7 +39,7 @@ class Table:
         return self
 
     def has(self, key: str) -> bool:
-        """Whether the key is there and has a value."""
+        """Whether the table has the key, with a value."""
         return self._content.get(key) is not None
 
     def is_text(self, key: str) -> bool:
@@ -52,7 +52,7 @@ class Table:
         return value
 
     def required(self, key: str, purpose: str) -> str:
-        """A text that has to be there; `purpose` is told if it is not."""
+        """A text that must not be absent; the error mentions its `purpose`."""
         value = self.text(key)
         if value is None or not value.strip():
             raise self.error(key, f"is missing: {purpose}")
@@ -108,7 +108,7 @@ class Table:
         return [(name, Table(self._file, self._name(name), value)) for name, value in self._content.items()]
 
     def check(self, key: str, value: V, test: Callable[[V], object]) -> V:
-        """`value`, if `test` does not object; its objection is put under the name of the key."""
+        """`value`, if `test` raises no error; its error is raised again under the name of the key."""
         try:
             test(value)
         except AnabranchError as error:
@@ -118,27 +118,27 @@ class Table:
     def _name(self, key: str) -> str:
         return f"{self._where}.{key}" if self._where else key
 
-    def _get(self, key: str, kind: type | tuple[type, ...], wanted: str) -> Any:
+    def _get(self, key: str, kind: type | tuple[type, ...], expected: str) -> Any:
         if not self.has(key):
             return None
         value = self._content[key]
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise self.error(key, f"must be {wanted}, not {_kind(value)}")
+            raise self.error(key, f"must be {expected}, not {_kind(value)}")
         return value
 
     def _flat(self) -> dict[str, str]:
-        found: dict[str, str] = {}
+        options: dict[str, str] = {}
         for key, value in self._content.items():
             if isinstance(value, Mapping):
                 inner = Table(self._file, self._name(key), value)._flat()
-                found |= {f"{key}.{name}": text for name, text in inner.items()}
+                options |= {f"{key}.{name}": text for name, text in inner.items()}
             elif isinstance(value, bool):
-                found[key] = str(value).lower()
+                options[key] = str(value).lower()
             elif isinstance(value, str | int | float):
-                found[key] = str(value)
+                options[key] = str(value)
             else:
                 raise self.error(key, f"must be a text, a number, true or false, not {_kind(value)}")
-        return found
+        return options
 
 
 def _kind(value: Any) -> str:

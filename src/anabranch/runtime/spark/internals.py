@@ -12,6 +12,25 @@ from pyspark.sql import types as T
 
 EXCHANGE = "Exchange"
 
+# What PySpark asks the JVM for by name whenever it makes a column, a `select` or a function in Python. A short name is
+# sought in several packages, each time in all of Spark's jars.
+ASKED_BY_PYSPARK = (
+    "PythonUtils",
+    "PythonSQLUtils",
+    "SimplePythonFunction",
+    "org.apache.spark.sql.classic.SparkSession",
+    "org.apache.spark.sql.execution.python.UserDefinedPythonFunction",
+    "org.apache.spark.sql.functions",
+)
+
+
+def remember_classes(spark: SparkSession) -> None:
+    """Let PySpark find the classes that it asks for again and again without a call into the JVM."""
+    view: Any = spark._jvm
+    for name in ASKED_BY_PYSPARK:
+        if name not in vars(view):
+            setattr(view, name, getattr(view, name))
+
 
 def spark_class(spark: SparkSession, name: str) -> Any:
     """A class by its whole name: a name for each package would be a call into the JVM each, and a search in vain."""

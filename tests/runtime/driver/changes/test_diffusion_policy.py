@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.api.picture import diffusion_lines
 from anabranch.api.progress import progress_of
-from anabranch.checkpoint.survey import survey
+from anabranch.checkpoint.survey.survey import survey
 from anabranch.manager.actions import Action
 from anabranch.manager.diffusion import master_of
 from anabranch.manager.policies import diffusion

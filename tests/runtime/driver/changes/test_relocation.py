@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.errors import AnabranchError, ConfigError
 from anabranch.manager.actions import Action, HoldGroups, RelocateGroups, SpillGroups
-from anabranch.manager.policies.clean_up import ROTATION
+from anabranch.manager.policies import clean_up
 from anabranch.manager.snapshot import Snapshot
 from anabranch.state import failpoints
 from anabranch.state.runs import run as run_module
@@ -29,6 +29,8 @@ JOIN = "SELECT A.v AS a, B.v AS b FROM A, B WHERE A.k = B.k"
 WINDOWED = "SELECT A.v AS a, B.v AS b FROM A [RANGE 3 SECONDS], B [RANGE 3 SECONDS] WHERE A.k = B.k"
 GROUPED = "SELECT k, count(*) AS n, max(v) AS m FROM A [PARTITION BY k ROWS 3] GROUP BY k"
 GROUPS = 16
+# Batches in which each group that was pushed to disk has its turn.
+ROTATION = 8
 
 
 @dataclass(frozen=True)
@@ -391,15 +393,18 @@ def test_a_policy_that_decides_on_no_action_is_named(
 
 
 @pytest.mark.parametrize("between", [False, True], ids=["batches only", "with steps between them"])
-def test_no_row_of_a_spilled_group_waits_for_ever(spark: SparkSession, tmp_path: Path, between: bool) -> None:
+def test_no_row_of_a_spilled_group_waits_for_ever(
+    spark: SparkSession, tmp_path: Path, between: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each group of a grouping has its turn, so an answer comes within so many batches of the time it is due."""
-    everything = tuple(range(GROUPS))
+    monkeypatch.setattr(clean_up, "ROTATION", ROTATION)
+    everything, batches = tuple(range(GROUPS)), ROTATION + 8
     push, wait = SpillGroups(0, 0, everything, 0, "the script says so"), HoldGroups(0, 0, (0,), "the script says so")
     policy = Script(dict.fromkeys(range(1, 60), (push, wait) if between else (push,)))
     kinds = {"A": KINDS["A"]}
     due: dict[int, int] = {}
     with Steps(spark, tmp_path / "c", GROUPED, kinds, processors=1, settings={"policies": [policy]}) as steps:
-        for n in range(24):
+        for n in range(batches):
             steps.feed({"A": rows(20, n, keys=20)})
             if between:
                 steps.let_go_on()
@@ -408,6 +413,6 @@ def test_no_row_of_a_spilled_group_waits_for_ever(spark: SparkSession, tmp_path:
         # Every row is the greatest value of its group when it comes, so it is in one answer; it is settled, with a
         # lateness of a second, two batches later.
         waited = [n - value // 1_000 for value, n in due.items()]
-        early = {v * 1_000 + k for v in range(24 - ROTATION - 4) for k in range(20)}
+        early = {v * 1_000 + k for v in range(batches - ROTATION - 4) for k in range(20)}
         assert early <= due.keys(), "all that are older than a round of turns are answered"
         assert max(waited) <= ROTATION + 4

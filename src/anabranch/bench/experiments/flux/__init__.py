@@ -1,1 +1,1 @@
-"""Paper 2 (Flux): one file per figure, and the runs that several figures share."""
+"""Paper 2 (Flux): one file per figure; `memory_cut` has the runs that figures 9 and 10 share."""

@@ -1,10 +1,10 @@
 """Figure 3 of paper 2 (section 4): a buffer lets the others go on while one machine is slow for a short time.
 
 Four machines (`machines`) with external load that goes from one to the next, a few batches on each. Without a buffer
-all of them wait for the loaded one all the time. With one, what it is late with waits there and is worked on later,
-when it has no load any more. The buffer of one size is full before a machine's turn is over, that of the other is not.
-Each machine has external load for a quarter of the time, so the capacity left is that of one loaded machine among
-four.
+all of them wait for the loaded one all the time. With one, the tuples that it is late with wait in the buffer and are
+worked on later, when it has no load any more. The small buffer is full before a machine's turn is over, the large one
+is not. Each machine has external load for a quarter of the time, so the capacity left is that of one loaded machine
+among four.
 
 As in the paper a machine has 64 partitions. Load comes when histories are full and batches take as long as they will.
 """
@@ -35,12 +35,12 @@ def rotating() -> tuple[SlowDown, ...]:
 
 
 def rate(trace: Trace, seconds: Sequence[float]) -> float:
-    """Tuples per second while there is load; those that wait in the buffer at the end of it do not count."""
+    """Tuples per second during the load; tuples that wait in the buffer at its end do not count."""
     return sum(trace.batch_rows[WARM:]) / sum(seconds[WARM:])
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """The more, the larger the buffer."""
+    """Claim that throughput is the higher, the larger the buffer is."""
     unloaded, *others = traces
     most = rate(unloaded, unloaded.batch_seconds)
     shares = {trace.name: rate(trace, trace.batch_seconds) / most for trace in others}

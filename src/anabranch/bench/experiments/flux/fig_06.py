@@ -1,9 +1,9 @@
 """Figure 6 of paper 2 (section 5.4): load balancing recovers from external load on one machine.
 
 Four machines (`machines`), one of which gets external load after a while. Without balancing the whole stage goes as
-fast as the slowest machine from then on. With it, partitions move to the others until all are equally busy; what can be
-reached then is what the capacity that is left allows. The paper's cluster of 32 machines is back in steady state 9 s
-after the load is felt.
+fast as the slowest machine from then on. With it, partitions move to the others until all are equally busy; the
+remaining capacity bounds the throughput that can be reached then. The paper's cluster of 32 machines is back in steady
+state 9 s after the load begins.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FELL, STAYS = 0.75, 0.1
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Back to what is possible, and not without balancing."""
+    """Claim that throughput returns to what is possible with balancing, and does not without it."""
     first, last = range(LOADED, LOADED + 2 * TURN), range(BATCHES - 2 * TURN, BATCHES)
     unloaded, static, balanced = traces
     reached, possible = throughput(balanced, last), allowed(unloaded, 1, last)

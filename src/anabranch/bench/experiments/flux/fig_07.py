@@ -7,8 +7,8 @@ in rounds, each of which has them in another order, since merges of state have a
 its own batch without load. In the end it has no load, in the same batches as what is compared with it. There balancing
 has nothing to do.
 
-A batch takes as long as its slowest machine. No two batches of a machine take the same time, and a loaded one stretches
-the difference, too: so with several of them less is reached of what their mean would allow.
+A batch takes as long as its slowest machine. No two batches of a machine take the same time, and load stretches the
+difference, too. So several loaded machines reach less than their mean speed would allow.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _rounds() -> Iterator[int]:
         yield from chance.sample((0, *SLOW), len(SLOW) + 1)
 
 
-# How many machines are loaded in each batch of the run without balancing; what counts for it are those in rounds.
+# The number of loaded machines in each batch of the run without balancing; the batches in rounds count.
 STATIC = (*[0] * TURN, *_rounds(), *[0] * 2 * TURN)
 BATCHES = len(STATIC)
 
 
 def _batches(slow: int) -> list[int]:
-    """The batch of each round in which so many machines are loaded."""
+    """The batch of each round in which this number of machines is loaded."""
     return [n for n in range(TURN, BATCHES - 2 * TURN) if STATIC[n] == slow]
 
 
@@ -58,7 +58,7 @@ BALANCED, WITHOUT, POSSIBLE = "with balancing", "without", "what the capacity le
 
 
 def figure(traces: Sequence[Trace]) -> dict[str, dict[int, float]]:
-    """Throughput as a share of that without load, by how many machines are loaded."""
+    """Throughput as a share of that without load, by the number of loaded machines."""
     *settled, together = traces
     last = range(BATCHES - 2 * TURN, BATCHES)
     unloaded = throughput(together, last)
@@ -69,7 +69,7 @@ def figure(traces: Sequence[Trace]) -> dict[str, dict[int, float]]:
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Linear with balancing, at once without."""
+    """Claim that throughput falls linearly with balancing, and at once without."""
     found = figure(traces)
     balanced, possible, static = found[BALANCED], found[POSSIBLE], found[WITHOUT]
     yield Claim(

@@ -2,8 +2,8 @@
 
 Throughput is that of answers (`memory_cut`), batch by batch. In the paper spilling stalls the processor, and going
 round the partitions on disk takes most of its time from then on. Here only tuples of groups on disk wait, a ninth of
-all or more; a group that has its turn answers everything that waits for it. So with spilling alone throughput falls as
-groups are pushed, and latency grows (`fig_10`). With memory balancing partitions move to where there is room, and
+all or more; a group that has its turn answers all tuples that wait for it. So with spilling alone throughput falls as
+groups are pushed, and latency grows (`fig_10`). With memory balancing partitions move to processors with room, and
 throughput does not fall.
 """
 
@@ -20,7 +20,7 @@ AS_BEFORE = 0.95
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Nothing is seen of the cut, and something is without balancing."""
+    """Claim that throughput does not fall with balancing, and does without it."""
     static, flux = (_shares(trace) for trace in traces)
     yield Claim(
         f"with memory balancing each batch after the cut gives at least {AS_BEFORE:.0%} of the answers of one before",

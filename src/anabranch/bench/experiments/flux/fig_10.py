@@ -26,7 +26,7 @@ def latency(trace: Trace, first: int, stop: int) -> float:
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Back to what it was, and not without balancing."""
+    """Claim that latency returns to its former value with balancing, and does not without it."""
     static, flux = traces
     ratios = [latency(trace, BATCHES - LAST, BATCHES) / latency(trace, WARM, CUT) for trace in (static, flux)]
     yield Claim(

@@ -1,10 +1,10 @@
 """The runs behind figures 9 and 10 of paper 2 (section 6.2): the memory of one processor is cut in half.
 
-The windowed group-by with a history that is full when the memory is cut: from then on its state stays what it is. As in
-the paper, three quarters of the memory of each processor are in use before, so after the cut all state still fits into
-the memory of all processors together, but not where it is. Spilling alone pushes partition groups of that processor to
-disk, and their tuples have to wait. With Flux's memory-constrained policy beside it partitions move to where there is
-room.
+The windowed group-by with a history that is full when the memory is cut, so its state does not grow any more. As in the
+paper, three quarters of the memory of each processor are in use before, so after the cut all state still fits into the
+memory of all processors together, but not on the processor that has it. Spilling alone pushes partition groups of that
+processor to disk, and their tuples have to wait. With Flux's memory-constrained policy beside it partitions move to
+processors with room.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Paper 1 (Liu et al.): one file per figure, and the runs that several figures share."""
+"""Paper 1 (Liu et al.): one file per figure; `pushes`, `orders`, `alternating` and `uneven` have
+the runs that several share."""

@@ -2,7 +2,7 @@
 
 Tuple range 50,000 and join ratio 1, as in the paper; memory is no limit. The paper's streams have some tens of tuples
 per second, so any number of machines keeps up with them and all have the same throughput. Here batches have 5,000
-tuples of each stream and follow each other at once, so what more processors cost is seen: each is a task more, and they
+tuples of each stream and follow each other at once, so the costs of more processors show: each is a task more, and they
 share two cores. At a batch per second all must keep up, and as many as there are cores must cost next to nothing.
 """
 
@@ -24,7 +24,7 @@ TOLERANCE = 0.25
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """The same output after every batch, in time for the next."""
+    """Claim that the output is the same after every batch, in time for the next."""
     first = traces[0]
     yield Claim(
         "the output after every batch does not depend on the number of processors",
@@ -47,7 +47,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 
 
 def name(processors: int) -> str:
-    """What a variant is called, as in the figure."""
+    """The name of a variant, as in the figure."""
     return f"M{processors}"
 
 

@@ -1,9 +1,9 @@
 """Figure 7 of paper 1 (section 3.5): a large plan lasts longer with more processors, until their memory is enough.
 
-Join ratio 2, a memory per processor, and nothing is pushed to disk. The paper's process dies when its memory is full;
-here the run goes on and tells (`memory` events), so every variant also finds all its results, and "lasts" means up to
-the batch after which some processor holds more than its memory. The paper has 25 of 40 minutes with one machine, 35
-with two, and all of it with four and five.
+Join ratio 2, a memory per processor, and nothing is pushed to disk. The paper's process dies when its memory is full.
+Here the run goes on with an event (`memory`), so every variant produces all its results, and it "lasts" up to the batch
+after which some processor holds more than its memory. The paper has 25 of 40 minutes with one machine, 35 with two, and
+all of it with four and five.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ ENOUGH = 4
 
 
 def lasts(trace: Trace) -> int:
-    """How many batches end within memory."""
+    """The number of batches that end within memory."""
     return len(trace.moments) if trace.over_memory is None else trace.over_memory
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Later with more processors, never with enough."""
+    """Claim that memory is exceeded later with more processors, and never with enough."""
     short = [trace for trace, count in zip(traces, PROCESSORS, strict=True) if count < ENOUGH]
     enough = [trace for trace, count in zip(traces, PROCESSORS, strict=True) if count >= ENOUGH]
     yield Claim(
@@ -46,7 +46,7 @@ def check(traces: Sequence[Trace]) -> Iterator[Claim]:
 
 
 def before(trace: Trace) -> int:
-    """The results up to when memory is exceeded."""
+    """The results before memory is exceeded."""
     return sum(trace.batch_results[: lasts(trace)])
 
 

@@ -11,7 +11,7 @@ from anabranch.bench.experiments.rig.trace import Trace
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """More pushed, less output."""
+    """Claim that the output is the smaller, the more is pushed."""
     outputs = [trace.results for trace in traces]
     yield Claim(
         "the more is pushed, the less output there is before clean-up",

@@ -12,7 +12,7 @@ from anabranch.observe.numbers import format_bytes
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Memory bounded, fewer pushes at higher percentages."""
+    """Claim that memory is bounded, and that pushes are fewer at higher percentages."""
     pushing = [trace for trace in traces if trace.spills]
     most = max((trace.most_active_bytes for trace in pushing), default=0)
     yield Claim(

@@ -13,7 +13,7 @@ AT_MOST = 0.5
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """More output at run time, and less left to clean up."""
+    """Claim that there is more output at run time, and less left to clean up."""
     low, high = traces
     gain = low.results / max(high.results, 1)
     yield Claim(

@@ -12,7 +12,7 @@ AT_LEAST = 0.98
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Not worse."""
+    """Claim that pushing by productivity is not worse."""
     low, high = traces
     ratio = low.results / max(high.results, 1)
     yield Claim(

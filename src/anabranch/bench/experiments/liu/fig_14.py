@@ -1,4 +1,4 @@
-"""Figure 14 of paper 1 (section 5.2): from which difference on memory is evened out hardly matters for throughput.
+"""Figure 14 of paper 1 (section 5.2): the difference at which memory is evened out hardly matters for throughput.
 
 A load that alternates between two processors (`alternating`), and relocation whenever Ml/Mm < 50% to 90%. In the paper
 90% has 24 relocations and 50% has 2, and all lines are on top of each other.
@@ -18,7 +18,7 @@ ABREAST = 1 + len(DIFFERENCES)
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Cheap, and more often at a higher percentage."""
+    """Claim that relocation is cheap, and more frequent at a higher percentage."""
     yield costs_little(traces)
     counts = moves(traces)
     yield Claim(

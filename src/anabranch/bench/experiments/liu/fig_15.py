@@ -19,7 +19,7 @@ ABREAST = 1 + len(SPANS)
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Cheap, and more often with a shorter span."""
+    """Claim that relocation is cheap, and more frequent with a shorter span."""
     yield costs_little(traces)
     counts = moves(traces)
     yield Claim(

@@ -17,14 +17,14 @@ AT_MOST = 0.4
 
 
 def differences(trace: Trace) -> list[int]:
-    """How far the memory of the two is apart at the end of each phase, the first of which is a half."""
+    """The difference between the memory of the two at the end of each phase; the first phase is a half."""
     ends = range(PHASE // 2 - 1, len(trace.moments), PHASE)
     memory = [[one.active_bytes for one in trace.moments[end].processors] for end in ends]
     return [max(used) - min(used) for used in memory]
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Close to each other."""
+    """Claim that the memory of the two stays close with relocation, and does not without."""
     still, adapted = (max(differences(trace)) for trace in traces)
     yield Claim(
         f"at the end of a phase memory is apart by at most {AT_MOST}x of what it is without relocation",

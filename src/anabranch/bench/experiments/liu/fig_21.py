@@ -26,7 +26,7 @@ SPAN = "150 milliseconds"
 
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
-    """Ahead at the end."""
+    """Claim that active-disk is ahead at the end."""
     lazy, active = traces
     yield Claim(
         "active-disk has more output than lazy-disk at the end of the run",

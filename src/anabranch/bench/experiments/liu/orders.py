@@ -1,4 +1,4 @@
-"""The runs behind figures 11 and 12: which groups are pushed first when memory runs short, by their productivity."""
+"""The runs behind figures 11 and 12: push the least or the most productive groups first when memory runs short."""
 
 from __future__ import annotations
 

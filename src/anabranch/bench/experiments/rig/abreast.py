@@ -1,12 +1,13 @@
-"""Variants abreast: all at once, batch by batch in turn, so that whatever else the machine does meets all of them.
+"""Variants abreast: all at once, batch by batch in turn, so that other load on the machine meets all of them.
 
 Runs that follow each other are minutes apart, and on a shared machine two equal ones easily differ by a tenth. Here
-every variant is a run of its own, in one Spark, and while one works the others wait at a turnstile: the function that
-their batches are given to. A turn lasts from there to the same place in the next batch: the work of all processors, the
-commit, what policies decide, Spark's planning. Nobody else works in that time. The last turn ends when the run has.
+every variant is a run of its own, in one Spark, and while one works the others wait at a turnstile, in their
+`foreachBatch` functions. A turn lasts from there to the same place in the next batch: the work of all processors, the
+commit, the decisions of policies, Spark's planning. No other variant works in that time. The last turn ends with the
+run.
 
-Everybody has a turn for each batch, and comes after each of the others equally often, but never after itself: whoever
-has two turns in a row is mostly faster in the second. Whoever is slowed down is so in its own turns.
+Every variant has a turn for each batch, and comes after each of the others equally often, but never after itself: the
+second of two turns in a row is mostly faster. A variant that is slowed down is so in its own turns only.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ POLL_SECONDS = 0.1
 
 
 def turns(count: int) -> Iterator[int]:
-    """Whose turn it is: in rounds, each of which has everybody; who comes next is who has followed the last one least
-    often, and among those chance decides, so that nobody always comes first."""
+    """The order of turns, in rounds that have every number once. The next number is one that has followed the last one
+    least often; chance decides among several, so that none always comes first."""
     followed: Counter[tuple[int, int]] = Counter()
     chance = random.Random(count)
     last = -1
@@ -49,10 +50,10 @@ def turns(count: int) -> Iterator[int]:
 
 
 class Turnstile:
-    """Lets one of several go on at a time, once all have come; `seconds` are how long the turns of each took."""
+    """Lets one of several go on at a time, once all have come; `seconds` are the lengths of the turns of each."""
 
     def __init__(self, count: int) -> None:
-        """For so many, of whom nobody has come yet."""
+        """A turnstile for a number of runs, none of which has come yet."""
         self.seconds: list[list[float]] = [[] for _ in range(count)]
         self._changed = threading.Condition()
         self._expected = set(range(count))
@@ -63,7 +64,7 @@ class Turnstile:
         self._closed = False
 
     def pass_through(self, who: int) -> None:
-        """End one's turn, if one has it, and wait for the next."""
+        """End the turn of `who`, if it has one, and wait for its next turn."""
         with self._changed:
             self._come.add(who)
             self._end_turn(who)
@@ -71,13 +72,13 @@ class Turnstile:
             self._since = time.perf_counter()
 
     def leave(self, who: int) -> None:
-        """End one's turn for good."""
+        """End the turn of `who` for good."""
         with self._changed:
             self._expected.discard(who)
             self._end_turn(who)
 
     def close(self) -> None:
-        """Let everybody go on."""
+        """Let all go on."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -127,7 +128,7 @@ def _sink(turnstile: Turnstile, who: int, variant: Variant, slowdown: Slowdown) 
 
 
 def _await_all(runs: Sequence[Run], turnstile: Turnstile) -> list[float]:
-    """Wait until all have ended, and return when."""
+    """Wait until all runs have ended; return the times of their ends."""
     ended: dict[int, float] = {}
     while len(ended) < len(runs):
         for who, run in enumerate(runs):

@@ -1,8 +1,8 @@
 """Findings as a picture: a panel per quantity.
 
-Most quantities are lines over the batches of the run, as the papers have it: one per variant, or one per variant and
-processor. Others are one number per variant, drawn side by side, or what an experiment finds for each of some settings.
-Of repeated runs the first is drawn. What reads a trace is of the kind of experiment that the trace is of, hence `Any`.
+Most quantities are lines over the batches of the run, as in the papers: one per variant, or one per variant and
+processor. Others are one number per variant, drawn as bars, or curves over the values of a setting. Of repeated runs
+the first is drawn. Kinds of experiments have traces of their own, and functions that read these, hence `Any`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lines:
     of: Callable[[Any], Iterator[Line]]
 
     def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
-        """A line, or several, of each variant."""
+        """Draw a line, or several, of each variant."""
         for trace in traces:
             for label, values in self.of(trace):
                 axes.plot(range(1, len(values) + 1), values, label=label, marker=".")
@@ -55,21 +55,21 @@ class Bars:
     of: Callable[[Any], float]
 
     def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
-        """A bar for each variant."""
+        """Draw a bar for each variant."""
         axes.bar(range(len(traces)), [self.of(trace) for trace in traces])
         axes.set_xticks(range(len(traces)), [trace.name for trace in traces], rotation=20, ha="right")
 
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What an experiment finds for each value of a `setting`, by the name of the curve."""
+    """A quantity for each value of a `setting`, with a curve per name."""
 
     label: str
     setting: str
     of: Callable[[Sequence[Any]], Mapping[str, Mapping[int, float]]]
 
     def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
-        """All curves."""
+        """Draw all curves."""
         found = self.of(traces)
         for name, curve in found.items():
             axes.plot(*zip(*sorted(curve.items()), strict=True), label=name, marker="o")
@@ -98,7 +98,7 @@ def _each(value: Callable[[ProcessorMoment], float]) -> Callable[[Trace], Iterat
 
 
 def _after_warm_up(values: list[float]) -> list[float]:
-    """Nothing for the first batches: next to the time that they take no other batch is seen."""
+    """The values without those of the first batches, which take so long that all others would look flat."""
     return [math.nan] * WARM_UP_BATCHES + values[WARM_UP_BATCHES:]
 
 
@@ -130,7 +130,7 @@ QUANTITIES: dict[str, Lines | Bars] = {
 
 
 def draw(findings: Findings, quantities: Sequence[str | Lines | Curves], folder: Path) -> Path:
-    """A PNG with a panel per quantity."""
+    """Draw a PNG with a panel per quantity; return its path."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -1,12 +1,12 @@
-"""What all experiments have in common: variants of one run on one input, what is measured, and claims about it.
+"""Experiments: variants of one run on one input, their measurements, and claims about these.
 
 A variant is the same query on the same files with other settings. Every batch is one file per stream, so all variants
-see the same batches. The number of results of each variant is compared with what the input must give: a faster wrong
-answer is no answer.
+see the same batches. The number of results of each variant is compared with the number that follows from the input: a
+faster wrong answer is no answer.
 
 Where time is measured, `warm_up` gives the first variant a run that does not count, and `repeats` run all variants
-several times, there and back, so that whatever else the machine does meets them alike. Where small differences count
-they run `abreast` instead, once, batch by batch in turn.
+several times, there and back, so that other load on the machine meets them alike. Where small differences count they
+run `abreast` instead, once, batch by batch in turn.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Something that has to hold, whether it does, and by which numbers."""
+    """A claim: its text, whether it holds, and the measured numbers as text."""
 
     text: str
     holds: bool
@@ -43,7 +43,7 @@ class Claim:
 
 
 class AnyTrace(Protocol):
-    """What a run of any kind of experiment did: a dataclass that can be a row of a table."""
+    """The trace of a run in any kind of experiment: a dataclass that can be a row of a table."""
 
     @property
     def name(self) -> str:
@@ -51,10 +51,10 @@ class AnyTrace(Protocol):
 
     @property
     def repeat(self) -> int:
-        """The how many-th run of its variant it is, from 0 on."""
+        """The number of the run among those of its variant, from 0 on."""
 
     def cells(self) -> dict[str, str]:
-        """What a table says of it, by column; the first is "variant"."""
+        """The cells of its row, by column; the first is "variant"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +73,15 @@ class Findings:
         return all(claim.holds for claim in self.claims)
 
     def document(self) -> dict[str, object]:
-        """Everything, for `json.dumps`."""
+        """All values, for `json.dumps`."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """An experiment: its name, what the paper claims, the input, the variants, what is checked, and what is drawn.
+    """An experiment: its name, the paper's claim, the input, the variants, the check, and the quantities to draw.
 
-    `threads` is how many processors work at the same time; without it, as many as there are cores.
+    `threads` is the number of processors that work at the same time; by default the number of cores.
     """
 
     name: str
@@ -97,14 +97,14 @@ class Experiment:
 
     @property
     def session(self) -> dict[str, str]:
-        """What Spark has to be told for it."""
+        """The settings of Spark for it."""
         if self.threads is None:
             return {}
         return {"spark.master": f"local[{self.threads}]", "spark.sql.shuffle.partitions": str(self.threads)}
 
     @property
     def short(self) -> bool:
-        """Time is measured, so Spark gets the time to become fast."""
+        """False: time is measured, so Spark must compile well rather than quickly."""
         return False
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:
@@ -146,7 +146,7 @@ class Experiment:
 
 @contextmanager
 def _folder(work: Path) -> Iterator[Path]:
-    """A folder for runs, gone afterwards."""
+    """A folder for runs, removed afterwards."""
     folder = work / "run"
     yield folder
     shutil.rmtree(folder)

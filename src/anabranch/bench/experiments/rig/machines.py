@@ -5,7 +5,7 @@ and Spark's own work beside them. A machine with external load gets less: the pa
 machine, ours 60%. The operator is the paper's windowed group-by, with tuples spread evenly over the groups. Statistics
 are over more than a few tuples, so that the work on them is a good part of a batch, and more than letting them wait.
 
-All variants run abreast, and one of them has no load. What the capacity that is left allows is seen in its batches: the
+All variants run abreast, and one of them has no load. Its batches show what the remaining capacity allows: the
 processors' part of a batch, that of the slowest, would take longer, the rest of it as long.
 """
 
@@ -28,22 +28,22 @@ TUPLES = 80_000  # per batch
 HISTORY = 32  # tuples of a group
 
 
-# Batches after which state has been merged once, which takes longer: what is compared are whole turns of that.
+# The number of batches in which state is merged once, which takes longer. Whole turns are compared with each other.
 TURN = 7
 
 
 def workload(batches: int, tuples: int = TUPLES) -> GroupWorkload:
-    """The windowed group-by, for so many batches."""
+    """The windowed group-by, for a number of batches."""
     return GroupWorkload(rows=tuples * batches, batch_count=batches, keys=16_384, history=HISTORY)
 
 
 def loaded(batch: int, *machines: int) -> SlowDown:
-    """From a batch on these machines have external load, and no others."""
+    """External load on these machines and no others, from a batch on."""
     return SlowDown(batch, tuple(MACHINE * (LEFT if one in machines else 1) for one in range(MACHINES)))
 
 
 def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown, groups: int = GROUPS) -> Variant:
-    """Four machines that are loaded like this."""
+    """A variant on four machines with these loads."""
     return Variant(name, policies=policies, processors=MACHINES, groups=groups, perturbations=loads)
 
 
@@ -53,29 +53,30 @@ def balancing() -> tuple[Policy, ...]:
 
 
 def capacity(slow: int) -> float:
-    """What is left of all machines when some have external load."""
+    """The capacity of all machines that is left when some have external load, as a share."""
     return (MACHINES - slow * (1 - LEFT)) / MACHINES
 
 
 def throughput(trace: Trace, batches: Iterable[int]) -> float:
-    """Tuples per second in the median of some batches, since the machine behind the machines does other things."""
+    """Tuples per second in the median of some batches, since other programs use the real machine, too."""
     return _median_rate(trace, trace.batch_seconds, batches)
 
 
 def beside(trace: Trace, unloaded: Trace, batches: Iterable[tuple[int, int]]) -> float:
-    """Throughput in the median of some batches, each as a share of that in a batch of a run without load: one that was
-    worked on at nearly the same time, so that whatever else the machine did meets both."""
+    """Throughput in the median of some batches, each as a share of that in a batch of a run without load. The two were
+    worked on at nearly the same time, so that other load on the machine meets both."""
     rate, other = (_rates(one, one.batch_seconds) for one in (trace, unloaded))
     return median(rate[n] / other[m] for n, m in batches)
 
 
 def allowed(unloaded: Trace, slow: int, batches: Iterable[int]) -> float:
-    """Tuples per second in these batches with the capacity that some loaded machines leave, by a run without load."""
+    """Tuples per second in these batches with the capacity that loaded machines leave, computed from a run without
+    load."""
     return _median_rate(unloaded, allowed_seconds(unloaded, slow), batches)
 
 
 def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
-    """How long the batches of a run without load would take with the capacity that some loaded machines leave."""
+    """The seconds that batches of a run without load would take with the capacity that loaded machines leave."""
     slowest = [max(one.busy for one in moment.processors) for moment in unloaded.moments]
     return [
         seconds + busy / capacity(slow) - busy for seconds, busy in zip(unloaded.batch_seconds, slowest, strict=True)

@@ -1,11 +1,11 @@
-"""How long the batches of a variant take, on a machine that does other things as well.
+"""Typical times of a variant's batches, on a machine that other programs use, too.
 
 Where runs follow each other, a variant runs several times, and the median of each batch over these runs counts, so that
-what hits one of them hardly matters. Where variants run abreast, each runs once and all batches count: what hits one
-hits the others.
+a disturbance of one of them hardly matters. Where variants run abreast, each runs once and all batches count: a
+disturbance meets all of them.
 
-The first batches of a run wait for classes, code and workers and count for nothing. Nor does the last, which may be
-measured together with the end of the run.
+The first batches of a run wait for classes, code and workers and do not count. Nor does the last, which may be measured
+together with the end of the run.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ WARM_UP_BATCHES = 3
 
 
 def all_seconds(trace: Trace) -> float:
-    """All batches of a run together."""
+    """The seconds of all batches of a run together."""
     return sum(_counted(trace))
 
 
 def typical_batches(runs: Sequence[Trace]) -> list[float]:
-    """The seconds that each batch of a variant takes."""
+    """The typical seconds of each batch of a variant."""
     return [median(batch) for batch in zip(*map(_counted, runs), strict=False)]
 
 
 def typical_seconds(runs: Sequence[Trace]) -> float:
-    """All of these batches together."""
+    """The typical seconds of all batches of a variant together."""
     return sum(typical_batches(runs))
 
 

@@ -1,7 +1,7 @@
-"""What a variant did, batch by batch, as numbers: read from the progress and the events of its run.
+"""The trace of a variant: its numbers batch by batch, read from the progress and the events of its run.
 
-Results are counted per batch; those of clean-up by themselves, and so are those that come when the input has ended, of
-rows that waited for that. Memory, load and what waits are seen per processor after every batch.
+Results are counted per batch. Those of clean-up are counted apart, and so are those of rows that waited for the end of
+the input. Memory, load and waiting rows are recorded per processor after every batch.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from anabranch.observe.progress import BatchProgress, ProcessorProgress
 
 @dataclass(frozen=True, slots=True)
 class ProcessorMoment:
-    """After a batch: `busy` are seconds of work in it, `cpu` of CPU time; `held_rows` wait in the buffer."""
+    """A processor after a batch: `busy` are its seconds of work in it, `cpu` those of CPU time; `held_rows` wait in the
+    buffer."""
 
     active_bytes: int = 0
     spilled_bytes: int = 0
@@ -30,7 +31,7 @@ class ProcessorMoment:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """What was seen after a batch: seconds, rows of the input and results since the beginning, and all processors."""
+    """A variant after a batch: its seconds, rows of the input and results since the beginning, and all processors."""
 
     batch: int
     seconds: float
@@ -40,18 +41,18 @@ class Moment:
 
     @property
     def active_bytes(self) -> int:
-        """Of all processors."""
-        return sum(one.active_bytes for one in self.processors)
+        """Bytes of active state on all processors."""
+        return sum(processor.active_bytes for processor in self.processors)
 
     @property
     def spilled_bytes(self) -> int:
-        """Of all processors."""
-        return sum(one.spilled_bytes for one in self.processors)
+        """Bytes of spilled state on all processors."""
+        return sum(processor.spilled_bytes for processor in self.processors)
 
     @property
     def held_rows(self) -> int:
-        """Of all processors."""
-        return sum(one.held_rows for one in self.processors)
+        """Rows that are held back on all processors."""
+        return sum(processor.held_rows for processor in self.processors)
 
     @property
     def memory_ratio(self) -> float:
@@ -65,7 +66,7 @@ BEFORE = Moment(-1, 0.0, 0, 0, ())
 
 @dataclass(frozen=True, slots=True)
 class Relocated:
-    """A move of partition groups: when, how many, and how long the protocol took."""
+    """A relocation: its batch, the number of groups, their bytes, and the seconds that the protocol took."""
 
     batch: int
     groups: int
@@ -75,9 +76,9 @@ class Relocated:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a variant did, the `repeat`th time. `results` are those before clean-up and before the input's end.
+    """The trace of a variant, the `repeat`th time. `results` are those before clean-up and before the input's end.
 
-    `last_seconds` pass from the end of the last batch to the end of the run: clean-up, and what else was left to do.
+    `last_seconds` pass from the end of the last batch to the end of the run, with clean-up.
     """
 
     name: str
@@ -98,7 +99,7 @@ class Trace:
 
     @property
     def all_results(self) -> int:
-        """All of them."""
+        """All results, those of clean-up and of the end of the input included."""
         return self.results + self.clean_up_results + self.end_results
 
     @property
@@ -123,7 +124,7 @@ class Trace:
 
     @property
     def batch_rows(self) -> list[int]:
-        """The rows of each batch that were worked on: those that arrived, less those that wait in buffers after it."""
+        """The rows of each batch that were worked on: arrived ones, less those that wait in buffers after it."""
         done = [moment.rows - moment.held_rows for moment in (BEFORE, *self.moments)]
         return [after - before for before, after in pairwise(done)]
 
@@ -133,7 +134,7 @@ class Trace:
         return [after.results - before.results for before, after in pairwise((BEFORE, *self.moments))]
 
     def cells(self) -> dict[str, str]:
-        """What a table says of it, by column."""
+        """The cells of its row, by column."""
         return {
             "variant": self.name,
             "results": f"{self.results:,}",
@@ -151,7 +152,8 @@ class Trace:
 def read_trace(
     name: str, run: Run, ended: float, repeat: int = 0, batch_seconds: Sequence[float] | None = None
 ) -> Trace:
-    """What an ended run did; it ended at `ended`, by the clock. Without `batch_seconds` Spark tells these."""
+    """The trace of a run that ended at `ended`, by the clock. Without `batch_seconds` they are taken from Spark's
+    progress."""
     batches = run.batches_since()
     ends = [batch.ended for batch in batches]
     events = run.events_since()

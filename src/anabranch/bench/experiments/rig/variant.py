@@ -1,8 +1,8 @@
-"""A way to run an experiment's query: settings of the engine, and what happens to it from outside.
+"""A variant: a way to run an experiment's query, with settings of the engine and perturbations from outside.
 
-What happens (paper 2 says *perturbation*) happens when so many batches are done: processors get another share of a
-core, where variants run `abreast`, or one of them gets less memory, where they do not. Then Spark begins the next batch
-at once, so it may be felt in the middle of that one.
+A perturbation (the word of paper 2) comes after a number of batches. Where variants run `abreast`, processors get
+another share of a core; elsewhere, one of them gets less memory. Spark begins the next batch at once, so a perturbation
+may come in the middle of that one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class SlowDown:
-    """After so many batches processors have these shares of a core, one for each."""
+    """After `batch` batches processors have these shares of a core, one for each."""
 
     batch: int
     shares: tuple[float, ...]
@@ -34,7 +34,7 @@ class SlowDown:
 
 @dataclass(frozen=True, slots=True)
 class CutMemory:
-    """After so many batches a processor has only so many bytes of memory."""
+    """After `batch` batches a processor has only `memory` bytes."""
 
     batch: int
     processor: int
@@ -46,7 +46,7 @@ Perturbation = SlowDown | CutMemory
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way to run it: a name for people, the memory of each processor in bytes, policies, and what happens to it.
+    """A variant: its name for people, the memory of each processor in bytes, policies, and perturbations.
 
     `initial_placement` are shares of the partition groups, one per processor; without it all have equally many.
     """
@@ -60,7 +60,7 @@ class Variant:
     perturbations: tuple[Perturbation, ...] = ()
 
     def settings(self) -> dict[str, Any]:
-        """The settings of the engine; what is not said is left to it."""
+        """The settings of the engine; without a value its defaults hold."""
         chosen = {
             "processors": self.processors,
             "memory": self.memory,
@@ -71,7 +71,7 @@ class Variant:
         return {name: value for name, value in chosen.items() if value is not None}
 
     def writer(self, spark: SparkSession, workload: Workload, source: Path, folder: Path) -> Writer:
-        """The query on the files in `source`, a batch for each, to their end; only the sink is not chosen yet."""
+        """A writer of the query on the files in `source`, one per batch, up to their end; it has no sink yet."""
         engine = Engine(spark, folder / "checkpoint", **self.settings())
         for name in workload.streams:
             schema = spark.read.parquet(str(source / name)).schema
@@ -86,7 +86,7 @@ class Variant:
         return bool(self._slow_downs)
 
     def shares(self, batch: int) -> dict[int, float]:
-        """The shares of a core that processors have in a batch; those that are not named are free."""
+        """The shares of a core that processors have in a batch; processors without one are free."""
         begun = [one for one in self._slow_downs if one.batch <= batch]
         return dict(enumerate(begun[-1].shares)) if begun else {}
 
@@ -97,7 +97,7 @@ class Variant:
 
 
 def cut_memory(run: Run, cuts: Iterable[CutMemory]) -> None:
-    """Cut the memory of a run, each time when it is due; return after the last, or when the run has ended."""
+    """Cut the memory of a run at each due batch; return after the last cut, or when the run has ended."""
     for cut in sorted(cuts, key=lambda one: one.batch):
         while _batches_done(run) < cut.batch:
             if not run.isActive:

@@ -1,4 +1,4 @@
-"""The inputs of experiments: a recipe, and the query that is asked of it.
+"""Workloads: the inputs of experiments, each a recipe with a query over it.
 
 Paper 1 joins three streams that are alike and differ in their order only (section 3.4). Paper 2 has one stream and, as
 its operator, a windowed group-by that keeps a history of the last tuples of each group and answers every tuple with a
@@ -19,7 +19,7 @@ from anabranch.sources.synthetic import Synthetic
 
 
 class Workload(Recipe, Protocol):
-    """A recipe with a query. Where the query needs event time, `lateness` says how late a row may be."""
+    """A recipe with a query. If the query needs event time, `lateness` bounds how late a row may be."""
 
     @property
     def query(self) -> str:
@@ -32,7 +32,7 @@ class Workload(Recipe, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JoinWorkload:
-    """Three streams like `stream`, `rows` of each from the row `first` on, in so many batches."""
+    """Three streams like `stream`: `rows` of each from the row `first` on, in `batch_count` batches."""
 
     rows: int
     batch_count: int
@@ -41,22 +41,22 @@ class JoinWorkload:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Their names."""
+        """The names of the streams."""
         return ("A", "B", "C")
 
     @property
     def window(self) -> int | None:
-        """There is none."""
+        """None: the streams are unbounded."""
         return None
 
     @property
     def lateness(self) -> str | None:
-        """Without windows nothing is late."""
+        """None: without windows no row is late."""
         return None
 
     @property
     def query(self) -> str:
-        """All of them, joined on their key."""
+        """The join of all streams on their key."""
         return "SELECT A.v AS a, B.v AS b, C.v AS c FROM A, B, C WHERE A.k = B.k AND B.k = C.k"
 
     def batches(self) -> Iterator[Mapping[str, Rows]]:
@@ -71,7 +71,7 @@ class JoinWorkload:
             }
 
     def expected_results(self, history: History) -> int:
-        """How many results there are."""
+        """The number of results of the whole input."""
         return count_results([np.concatenate([rows.k for rows in parts]) for parts in history.values()], (), None)
 
 
@@ -87,17 +87,17 @@ class GroupWorkload:
 
     @property
     def streams(self) -> tuple[str, ...]:
-        """Its name."""
+        """The name of the stream."""
         return ("S",)
 
     @property
     def window(self) -> int | None:
-        """Not in seconds."""
+        """None: the history is counted in tuples, not in seconds."""
         return None
 
     @property
     def lateness(self) -> str | None:
-        """Every batch is newer than the one before it."""
+        """No lateness: every batch is newer than the one before it."""
         return "0 seconds"
 
     @property
@@ -111,5 +111,5 @@ class GroupWorkload:
         return UniformRecipe(self.streams, self.rows, self.keys, self.batch_count, None, 1_000, self.seed).batches()
 
     def expected_results(self, history: History) -> int:
-        """Every tuple is answered."""
+        """The number of tuples: every one is answered."""
         return self.rows

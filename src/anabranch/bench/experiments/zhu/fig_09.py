@@ -1,7 +1,8 @@
-"""Figure 9 of paper 3 (section 6.2): how long parallel track takes grows evenly with the window.
+"""Figure 9 of paper 3 (section 6.2): the length of a parallel track grows evenly with the window.
 
-The paper has 2W, since its joined rows are purged level by level. Here a row is dead W after the newest row there was,
-in joined rows, too (docs/migration.md), and rows may be late; so it takes W plus lateness for any number of levels.
+The paper has 2W, since its joined rows are purged level by level. Here a row is dead W after the newest row at the
+start, in joined rows, too (docs/migration.md), and rows may be late. So a parallel track takes W plus lateness for any
+number of levels.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def setting(window: int) -> Setting:
 
 
 def of_paper(setting: Setting) -> float:
-    """What equation 4 says, in milliseconds."""
+    """The length by equation 4 of the paper, in milliseconds."""
     return 1_000 * parallel_track_seconds_of_paper(setting.window / 1_000, LEVELS)
 
 
 def of_engine(setting: Setting) -> float:
-    """What our engine needs, in milliseconds."""
+    """The length in our engine, in milliseconds."""
     seconds = parallel_track_seconds([setting.window / 1_000] * 4, [setting.lateness / 1_000] * 4)
     assert seconds is not None, "all streams have windows and lateness"
     return 1_000 * seconds
@@ -49,12 +50,12 @@ def figure(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """As long as the window, and a bit."""
-    told = ", ".join(f"W={trace.setting.window}: {trace.length} ms" for trace in traces)
+    """Claim that the length is the window plus lateness, and a batch."""
+    lengths = ", ".join(f"W={trace.setting.window}: {trace.length} ms" for trace in traces)
     yield Claim(
         "parallel track ends within one batch of W plus lateness",
         all(0 <= trace.length - of_engine(trace.setting) <= trace.setting.batch for trace in traces),
-        told,
+        lengths,
     )
     steps = [(b.length - a.length) / (b.setting.window - a.setting.window) for a, b in pairwise(traces)]
     yield Claim(

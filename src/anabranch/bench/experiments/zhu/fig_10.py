@@ -1,8 +1,8 @@
-"""Figure 10 of paper 3 (section 6.2): what moving state takes is a polynomial in the window.
+"""Figure 10 of paper 3 (section 6.2): the work of moving state is a polynomial in the window.
 
-The states of B C and of B C D are computed anew; their rows go with W^2 and W^3 (`model`). What is measured is the work
-of the step that does so, in rows, and the rows of both states. Batches and lateness are short, so that what is kept
-besides a window (`model.kept_besides`) changes the growth by little.
+The states of B C and of B C D are computed anew; their rows go with W^2 and W^3 (`model`). Measured are the work of the
+step that does so, in rows, and the rows of both states. Batches and lateness are short, so that rows that are kept
+besides a window (`model.kept_besides`) change the growth by little.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def rows(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """Its size, and its growth."""
+    """Claims on the size of the work, and on its growth."""
     of_work = [apart(trace.migration_work, predicted_work(trace.setting)) for trace in traces]
     yield Claim(
         f"the work of moving state is within {TOLERANCE:.0%} of what equation 1 says of the states to be computed",

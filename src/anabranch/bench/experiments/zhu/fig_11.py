@@ -14,7 +14,7 @@ from anabranch.bench.experiments.zhu.parts.case import with_full_state
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.parts.model import apart, predicted_work
 from anabranch.bench.experiments.zhu.parts.setting import Setting
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, with_strategy
 from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
 INTERVALS = (100, 50, 25)  # of B
@@ -30,31 +30,31 @@ def _rate(trace: MigrationTrace) -> int:
     return round(trace.setting.rate("B"))
 
 
-def _of(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
-    return [trace for trace in traces if trace.strategy == strategy]
-
-
 def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """Work by rate."""
-    moving = _of(traces, MOVING_STATE)
+    moving = with_strategy(traces, MOVING_STATE)
     return {
         "moving state, measured": {_rate(trace): trace.migration_work for trace in moving},
         "moving state, predicted": {_rate(trace): predicted_work(trace.setting) for trace in moving},
-        "parallel track, measured": {_rate(trace): trace.migration_work for trace in _of(traces, PARALLEL_TRACK)},
+        "parallel track, measured": {
+            _rate(trace): trace.migration_work for trace in with_strategy(traces, PARALLEL_TRACK)
+        },
     }
 
 
 def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """Lengths by rate."""
     return {
-        "parallel track": {_rate(trace): trace.length for trace in _of(traces, PARALLEL_TRACK)},
-        "moving state (between two batches)": {_rate(trace): trace.length for trace in _of(traces, MOVING_STATE)},
+        "parallel track": {_rate(trace): trace.length for trace in with_strategy(traces, PARALLEL_TRACK)},
+        "moving state (between two batches)": {
+            _rate(trace): trace.length for trace in with_strategy(traces, MOVING_STATE)
+        },
     }
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """One grows, the other does not."""
-    moving, parallel = _of(traces, MOVING_STATE), _of(traces, PARALLEL_TRACK)
+    """Claim that the work of moving state grows with the rate, and that the length of a parallel track does not."""
+    moving, parallel = with_strategy(traces, MOVING_STATE), with_strategy(traces, PARALLEL_TRACK)
     first = moving[0]
     grown = [
         apart(trace.migration_work / first.migration_work, trace.setting.rate("B") / first.setting.rate("B"))

@@ -1,11 +1,11 @@
 """Figure 12 of paper 3 (section 6.2): moving state is faster for small windows, parallel track for large ones.
 
-The length of moving state is its work on a machine that does so many rows per second (`work_clock`); that of a parallel
-track is event time. The first grows with a polynomial in W, so they cross: where, depends on the machine. In work they
-are about even: each makes the joined rows of a window once, one from rows that are there, the other from those to come.
+The length of moving state is its work on a machine of a given speed (`work_clock`); that of a parallel track is event
+time. The first grows with a polynomial in W, so they cross; the crossing depends on the machine. In work they are about
+even: each makes the joined rows of a window once, one from stored rows, the other from later ones.
 
-What `strategy="auto"` goes by is predicted before: the work of moving state, from samples of the state, and the length
-of a parallel track, from windows and lateness. Between the same windows the one becomes longer than the other.
+`strategy="auto"` goes by predictions: of the work of moving state, from samples of the state, and of the length of a
+parallel track, from windows and lateness. The predicted lengths cross between the same windows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from anabranch.bench.experiments.rig.experiment import Claim
 from anabranch.bench.experiments.zhu.parts.case import with_full_state
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.parts.setting import Setting
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, with_strategy
 from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 from anabranch.runtime.driver.changes.migration import MOVING_STATE, PARALLEL_TRACK
 
@@ -32,36 +32,34 @@ def setting(window: int) -> Setting:
     return Setting(window, (100, 12, 12, 12), (0.1, 0.1, 0.1), scale=1, batch=250, lateness=250)
 
 
-def _of(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
-    return [trace for trace in traces if trace.strategy == strategy]
-
-
 def lengths(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """The length of both, by window."""
     return {
         f"moving state, at {CLOCK.rows_per_second:,.0f} rows of work per second": {
-            trace.setting.window: CLOCK.milliseconds(trace.migration_work) for trace in _of(traces, MOVING_STATE)
+            trace.setting.window: CLOCK.milliseconds(trace.migration_work)
+            for trace in with_strategy(traces, MOVING_STATE)
         },
-        "parallel track": {trace.setting.window: trace.length for trace in _of(traces, PARALLEL_TRACK)},
+        "parallel track": {trace.setting.window: trace.length for trace in with_strategy(traces, PARALLEL_TRACK)},
     }
 
 
 def work(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
     """The work of both, by window."""
     return {
-        name: {trace.setting.window: trace.migration_work for trace in _of(traces, strategy)}
+        name: {trace.setting.window: trace.migration_work for trace in with_strategy(traces, strategy)}
         for name, strategy in (("moving state", MOVING_STATE), ("parallel track", PARALLEL_TRACK))
     }
 
 
 def predicted_lengths(traces: Sequence[MigrationTrace]) -> tuple[dict[int, float], dict[int, float]]:
-    """The length of both as it is predicted before, by window."""
+    """The predicted length of both, by window."""
     moving = {
-        trace.setting.window: CLOCK.milliseconds(trace.predicted_rows or 0.0) for trace in _of(traces, MOVING_STATE)
+        trace.setting.window: CLOCK.milliseconds(trace.predicted_rows or 0.0)
+        for trace in with_strategy(traces, MOVING_STATE)
     }
     return moving, {
         trace.setting.window: float(trace.setting.window + trace.setting.lateness)
-        for trace in _of(traces, PARALLEL_TRACK)
+        for trace in with_strategy(traces, PARALLEL_TRACK)
     }
 
 
@@ -72,7 +70,7 @@ def crossings(moving: dict[int, float], parallel: dict[int, float]) -> list[tupl
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """One crossing in time, where it is predicted, and none in work."""
+    """Claim that there is one crossing in time, at the predicted place, and none in work."""
     moving, parallel = lengths(traces).values()
     crossed = crossings(moving, parallel)
     smallest = min(moving)

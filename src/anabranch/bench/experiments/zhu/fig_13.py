@@ -1,23 +1,18 @@
 """Figure 13 of paper 3 (section 6.3): intermediate rows where the machine keeps up.
 
-Intermediate rows are those that joins make and that are no answers, counted in each batch. What the step between two
-batches makes counts to the batch after it.
+Intermediate rows are those that joins make and that are no answers, counted in each batch. Rows that a step between two
+batches makes count to the batch after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.parts.configurations import LOW, STEADY, after_first, cases
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, STEADY, cases
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.pictures import intermediate_rows
 from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
-
-
-def intermediate(step: StepCounts) -> float:
-    """Intermediate rows that a step makes."""
-    return step.intermediate
 
 
 def of_batches(trace: MigrationTrace) -> list[int]:
@@ -26,14 +21,14 @@ def of_batches(trace: MigrationTrace) -> list[int]:
 
 
 def as_new_from(trace: MigrationTrace, new: MigrationTrace) -> int:
-    """From which batch on a run makes as many intermediate rows as the new order, counted from 1."""
+    """The first batch from which on a run makes as many intermediate rows as the new order, counted from 1."""
     pairs = list(zip(of_batches(trace), of_batches(new), strict=True))
     different = [nth for nth, (own, others) in enumerate(pairs, start=1) if own != others]
     return different[-1] + 1 if different else 1
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """The new order makes fewer, and all come to that."""
+    """Claim that the new order makes fewer intermediate rows, and that all migrations come to as few."""
     old, new, moving, parallel, background = traces
     last = [sum(of_batches(trace)[-STEADY:]) for trace in (old, new)]
     yield Claim(
@@ -57,7 +52,7 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
 
 
 def _same(trace: MigrationTrace, migrated: MigrationTrace) -> list[StepCounts]:
-    """The batches of a run that another one had while it migrated."""
+    """The batches of a run during which another one migrated."""
     times = {step.arrived for step in migrated.meanwhile}
     return [step for step in trace.batches if step.arrived in times]
 
@@ -67,5 +62,5 @@ ZHU_13 = MigrationExperiment(
     "low configuration: moving state has the new order's few intermediate rows earlier than a parallel track",
     cases(LOW),
     check,
-    draws=(Lines("intermediate rows per batch", after_first(intermediate)),),
+    draws=intermediate_rows(),
 )

@@ -1,26 +1,19 @@
 """Figure 14 of paper 3 (section 6.3): output where the machine keeps up.
 
-Each batch is answered completely when it comes, in whatever order the joins are, so answers per batch are the same.
-What differs is when they are there: on a machine that does half as much again as the old order needs (`work_clock`)
-they come the later the more there was to do.
+Each batch is answered completely when it comes, for any order of joins, so answers per batch are the same. They differ
+in their times: on a machine that is half again as fast as the old order needs (`work_clock`) answers come the later,
+the more work there was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.parts.configurations import (
-    LOW,
-    after_first,
-    cases,
-    delays_on,
-    replay_share,
-    steady_work,
-)
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, cases, replay_share, steady_work
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
+from anabranch.bench.experiments.zhu.parts.pictures import output_on
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
 
 SPEED = 1.5  # of what the old order needs
@@ -32,13 +25,8 @@ def clock(traces: Sequence[MigrationTrace]) -> WorkClock:
     return WorkClock(SPEED * steady_work(traces[0]))
 
 
-def answers(step: StepCounts) -> float:
-    """The answers of a step."""
-    return step.answers
-
-
 def pauses(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """Who has a step without answers between two batches; what the low and the high configuration have in common."""
+    """Claim which strategies have a step without answers between two batches, in both configurations alike."""
     moving, parallel, background = traces[2:]
     yield Claim(
         "moving state has a silence, a step between two batches in which nothing is answered",
@@ -65,7 +53,7 @@ def pauses(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """No strategy is much better."""
+    """Claim that no strategy is much better."""
     yield from pauses(traces)
     _, _, moving, parallel, _ = traces
     speed = clock(traces)
@@ -83,8 +71,5 @@ ZHU_14 = MigrationExperiment(
     "low configuration: no strategy has a strong advantage in output, the silence of moving state is short",
     cases(LOW),
     check,
-    draws=(
-        Lines("answers per batch", after_first(answers)),
-        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
-    ),
+    draws=output_on(clock),
 )

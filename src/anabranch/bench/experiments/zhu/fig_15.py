@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.fig_13 import intermediate, of_batches
-from anabranch.bench.experiments.zhu.parts.configurations import HIGH, STEADY, after_first, cases, replay_share
+from anabranch.bench.experiments.zhu.fig_13 import of_batches
+from anabranch.bench.experiments.zhu.parts.configurations import HIGH, STEADY, cases, replay_share
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
+from anabranch.bench.experiments.zhu.parts.pictures import intermediate_rows
 from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """As in the paper in the end, and not at first."""
+    """Claim that intermediate rows end as in the paper, and differ from it at first."""
     old, new, moving, parallel, _ = traces
     last = {trace.name: sum(of_batches(trace)[-STEADY:]) for trace in traces}
     yield Claim(
@@ -45,5 +45,5 @@ ZHU_15 = MigrationExperiment(
     "high configuration: both strategies come to the new order's intermediate rows; moving state has fewer at first",
     cases(HIGH),
     check,
-    draws=(Lines("intermediate rows per batch", after_first(intermediate)),),
+    draws=intermediate_rows(),
 )

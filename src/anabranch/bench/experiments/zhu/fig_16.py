@@ -1,7 +1,7 @@
 """Figure 16 of paper 3 (section 6.3): output where the machine is too slow for the old order.
 
-In the paper moving state is silent for 10 of 50 seconds, and a parallel track answers meanwhile. That is a matter of
-what has to be computed anew, by comparing all pairs, next to what batches need anyway. Here rows are looked up, and the
+In the paper moving state is silent for 10 of 50 seconds, and a parallel track answers meanwhile. The silence depends on
+the work of computing states anew, by comparing all pairs, next to that of a batch. Here rows are looked up, and the
 last join, which makes most of the work, is not computed anew at all: the silence is a small part of a batch. A parallel
 track makes a machine that is too slow do more, so it falls behind further.
 """
@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from anabranch.bench.experiments.rig.draw import Curves, Lines
 from anabranch.bench.experiments.rig.experiment import Claim
-from anabranch.bench.experiments.zhu.fig_14 import answers, pauses
-from anabranch.bench.experiments.zhu.parts.configurations import HIGH, after_first, cases, delays_on, replay_share
+from anabranch.bench.experiments.zhu.fig_14 import pauses
+from anabranch.bench.experiments.zhu.parts.configurations import HIGH, cases, replay_share
 from anabranch.bench.experiments.zhu.parts.experiment import MigrationExperiment
 from anabranch.bench.experiments.zhu.parts.overloaded import clock, described
+from anabranch.bench.experiments.zhu.parts.pictures import output_on
 from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 
 MOST = 0.5
 
 
 def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
-    """A silence, but a short one."""
+    """Claim that moving state has a silence, but a short one."""
     yield from pauses(traces)
     old, _, moving, parallel, _ = traces
     last = moving.batches[-1].arrived or 0
@@ -53,8 +53,5 @@ ZHU_16 = MigrationExperiment(
     "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
     cases(HIGH),
     check,
-    draws=(
-        Lines("answers per batch", after_first(answers)),
-        Curves("from a batch's last row to its answer, ms", "event time of the last row, ms", delays_on(clock)),
-    ),
+    draws=output_on(clock),
 )

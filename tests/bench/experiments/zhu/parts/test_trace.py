@@ -6,7 +6,8 @@ import pytest
 
 from anabranch.bench.experiments.zhu.fig_12 import crossings
 from anabranch.bench.experiments.zhu.fig_13 import as_new_from
-from anabranch.bench.experiments.zhu.parts.configurations import LOW, by_batch, cases, delays_on, steady_work
+from anabranch.bench.experiments.zhu.parts.configurations import LOW, cases, steady_work
+from anabranch.bench.experiments.zhu.parts.pictures import by_batch, delays_on
 from anabranch.bench.experiments.zhu.parts.setting import Setting
 from anabranch.bench.experiments.zhu.parts.trace import JoinCounts, MigrationTrace, StepCounts, step_counts
 from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock

@@ -1,8 +1,8 @@
-"""A case of an experiment: one run of the query in a setting, with a migration or without, and how it is made.
+"""A case of an experiment: one run of the query in a setting, with a migration or without.
 
-Batches are fed one after the other; there is no trigger and no clock in it. State may be brought in by one long batch
-first (`fill`), then all are of the length that the setting says. The migration is asked for after the batch that ends
-at `begins`. What the run has answered is compared with what its input must give.
+Batches are fed one after the other, without a trigger and without a clock. The first batch may be a long one that
+brings state (`fill`); all others have the length of the setting. The migration begins after the batch that ends at
+`begins`. The number of answers is compared with the number that follows from the input.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from anabranch.quantities.clock import Clock
 from anabranch.runtime.sinks.formats import Discard
 
 GROUPS = 16
-# Batches after the first, long one and before a migration: what the first has brought is purged as ever then.
+# Batches after the first, long one and before a migration: by then rows of the long batch are purged as any others.
 FULL_BATCHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run: its name, the setting, the order of its joins at first, and what migrates it to the new one, if anything.
+    """A run: its name, the setting, the first order of its joins, and the strategy of its migration, if it has one.
 
     Without `until` it ends a batch after the migration. `pace` is that of a migration in the background, in rows per
     batch. Times are in milliseconds.
@@ -46,7 +46,7 @@ class Case:
     pace: int | None = None
 
     def edges(self) -> list[int]:
-        """When batches end, the longest that the run may be; the first number is 0."""
+        """The ends of batches, up to the longest that the run may last; the first number is 0."""
         setting = self.setting
         end = self.begins + 2 * setting.window + setting.lateness + 4 * setting.batch
         until = end if self.until is None else self.until
@@ -55,13 +55,13 @@ class Case:
 
 
 def with_full_state(name: str, setting: Setting, strategy: str | None) -> Case:
-    """A migration as soon as state has all that it keeps: rows of a window, and of some batches more."""
+    """A case that migrates as soon as state is full: with the rows of a window, and of some batches more."""
     begins = setting.window + FULL_BATCHES * setting.batch
     return Case(name, setting, strategy, begins, fill=setting.window)
 
 
 def run_case(spark: SparkSession, folder: Path, case: Case) -> MigrationTrace:
-    """Make a run; its state is in a folder of its own."""
+    """Run a case; its state is in a folder of its own."""
     setting, edges = case.setting, case.edges()
     streams = setting.streams(edges[-1])
     with Steps(spark, folder, processors=1, groups=GROUPS, clock=Clock()) as steps:
@@ -101,7 +101,7 @@ def _last_step(steps: Steps) -> int:
 
 
 def _new_steps(steps: Steps, seen: int, arrived: int | None) -> Iterator[StepCounts]:
-    """The steps that were made after the last `seen`: that of a batch, if one has come, and others after it."""
+    """The steps after number `seen`: that of a batch, if one has `arrived`, and those without a batch after it."""
     for progress in steps.progress_since(seen):
         yield step_counts(progress, arrived)
         arrived = None

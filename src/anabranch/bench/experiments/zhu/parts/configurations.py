@@ -2,30 +2,26 @@
 the old one to the new one, in the low and in the high configuration of table 2.
 
 State is full when the migration begins, two batches after the first, which is as long as a window and is not drawn. The
-paper has no migration in the background; its pace is such that it takes some batches.
+paper has no migration in the background; ours has a pace at which it takes some batches.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-
-from anabranch.bench.experiments.rig.draw import Line
 from anabranch.bench.experiments.zhu.parts.case import FULL_BATCHES, Case
 from anabranch.bench.experiments.zhu.parts.setting import NEW, OLD, Setting
-from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace, StepCounts
-from anabranch.bench.experiments.zhu.parts.work_clock import WorkClock
+from anabranch.bench.experiments.zhu.parts.trace import MigrationTrace
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 
 LOW = Setting(1_000, (100, 100, 100, 100), (0.1, 0.02, 0.02), scale=10, batch=250, lateness=250)
 HIGH = Setting(2_000, (50, 50, 50, 50), (0.2, 0.05, 0.05), scale=3, batch=500, lateness=500)
 BATCHES = 10  # after the first, long one
 STEADY = 2  # the last of them, when all migrations have ended
-# A migration in the background goes on in at least so many pieces; groups that wait get more rows meanwhile.
+# The least number of pieces of a migration in the background; groups that wait get more rows meanwhile.
 PIECES = 2
 
 
 def cases(setting: Setting) -> tuple[Case, ...]:
-    """All five."""
+    """The five cases of a configuration."""
     begins = setting.window + FULL_BATCHES * setting.batch
     until = setting.window + BATCHES * setting.batch
     pace = round(setting.rate("B") * setting.kept / PIECES)
@@ -40,47 +36,6 @@ def cases(setting: Setting) -> tuple[Case, ...]:
         case("parallel track", PARALLEL_TRACK),
         case("background", BACKGROUND, pace=pace),
     )
-
-
-def after_first(of: Callable[[StepCounts], float]) -> Callable[[MigrationTrace], Iterator[Line]]:
-    """A line per run: a count of each batch, with that of the steps without a batch that came before it.
-
-    The first batch is left out, since it is longer.
-    """
-
-    def line(trace: MigrationTrace) -> Iterator[Line]:
-        yield trace.name, by_batch(trace, of)[1:]
-
-    return line
-
-
-def by_batch(trace: MigrationTrace, of: Callable[[StepCounts], float]) -> list[float]:
-    """A count of each batch, with that of the steps without a batch that came before it."""
-    counts, before = [], 0.0
-    for step in trace.steps:
-        before += of(step)
-        if step.arrived is not None:
-            counts.append(before)
-            before = 0.0
-    return counts
-
-
-def delays_on(
-    clock: Callable[[Sequence[MigrationTrace]], WorkClock],
-) -> Callable[[Sequence[MigrationTrace]], dict[str, dict[int, float]]]:
-    """Curves of how long after it has come each batch is answered, but the first; the runs say how fast the machine
-    is."""
-
-    def curves(traces: Sequence[MigrationTrace]) -> dict[str, dict[int, float]]:
-        machine = clock(traces)
-        return {
-            trace.name: {
-                arrived: delay for arrived, delay in machine.delays(trace).items() if arrived > trace.setting.window
-            }
-            for trace in traces
-        }
-
-    return curves
 
 
 def steady_work(trace: MigrationTrace) -> float:

@@ -1,7 +1,7 @@
-"""An experiment of paper 3: cases, what is claimed of their counts, and what is drawn.
+"""Experiments of paper 3: cases, claims about their counts, and the quantities to draw.
 
-It has no repeats and no warm-up: what counts is the same each time. So a case that several experiments of one command
-have in common is run once.
+They have no repeats and no warm-up, since counts are the same each time. So a case that several experiments of one
+command have in common is run once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _RUN: dict[Case, MigrationTrace] = {}
 
 @dataclass(frozen=True, slots=True)
 class MigrationExperiment:
-    """An experiment: its name, what the paper claims, the cases, what is checked, and what is drawn."""
+    """An experiment: its name, the paper's claim, the cases, the check, and the quantities to draw."""
 
     name: str
     claim: str
@@ -36,17 +36,17 @@ class MigrationExperiment:
 
     @property
     def workload(self) -> tuple[Case, ...]:
-        """What is run."""
+        """The cases."""
         return self.cases
 
     @property
     def session(self) -> dict[str, str]:
-        """What Spark has to be told for it: steps are small, and one processor makes them."""
+        """The settings of Spark for it: steps are small, and one processor makes them."""
         return {"spark.master": "local[1]", "spark.sql.shuffle.partitions": "1"}
 
     @property
     def short(self) -> bool:
-        """Nothing is timed, so Spark need not become fast."""
+        """True: nothing is timed, so Spark may compile quickly rather than well."""
         return True
 
     def run(self, spark: SparkSession, work: Path, tell: Callable[[str], None]) -> Findings:

@@ -1,11 +1,11 @@
-"""What the paper's model says of the states that moving state computes anew: those of B C, and of B C D.
+"""The paper's model of the states that moving state computes anew: those of B C, and of B C D.
 
-Only the rows of these states are compared with what the engine does, and how they grow. The paper's joins are nested
-loops, so its time goes with the pairs that they compare; here no pair is compared that does not join.
+Only the rows of these states, and their growth, are compared with the engine. The paper's joins are nested loops, so
+its time goes with the pairs that they compare; here only rows with the same hash are compared.
 
-Equation 1 says how many rows a state above two others gets. Equation 8 takes for the rate of B C what equation 2 says,
-which counts each pair once from either side: as a state that would be twice as large as by equation 1. So its upper
-term is twice what comes out when the triples within a window are counted.
+Equation 1 gives the rows of a state above two others. Equation 8 takes the rate of B C from equation 2, which counts
+each pair once from either side, as if the state were twice as large as by equation 1. So its upper term is twice the
+number of triples within a window.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def of_equation_1(setting: Setting) -> tuple[float, float]:
 
 
 def of_equation_8(setting: Setting) -> float:
-    """The rows that are inserted into both, as the paper adds them up."""
+    """The rows that are inserted into both states, by the paper's sum."""
     window = setting.window / 1_000
     lower = Join(setting.rate("B"), setting.rate("C"), setting.selectivity("bc"))
     upper = Join(joined_rate(lower, window), setting.rate("D"), setting.selectivity("cd"))
@@ -31,7 +31,7 @@ def of_equation_8(setting: Setting) -> float:
 
 
 def kept_besides(setting: Setting, streams: int) -> float:
-    """How many times as many combinations of so many streams there are in what is kept than in a window.
+    """The factor by which combinations of a number of streams in the kept rows exceed those within a window.
 
     The paper purges with each row, and nothing is late. Here rows are kept for R, a bit longer than W (`Setting.kept`),
     and of those only combinations within W of each other join: k rows do so in W^k + k * W^(k-1) * (R - W) of all.
@@ -46,10 +46,10 @@ def predicted_rows(setting: Setting) -> tuple[float, float]:
 
 
 def predicted_work(setting: Setting) -> float:
-    """All work of moving state: B is hashed anew and comes to its join, what is made above comes to the next one."""
+    """All work of moving state: B is hashed anew and comes to its join; the joined rows come to the next one."""
     return 2 * setting.rate("B") * setting.kept + 2 * sum(predicted_rows(setting))
 
 
 def apart(measured: float, predicted: float) -> float:
-    """How far a measured number is from a predicted one, as a share of it."""
+    """The difference between a measured number and a predicted one, as a share of the latter."""
     return measured / predicted - 1

@@ -1,6 +1,6 @@
 """The machine of figures 15 and 16 of paper 3: too slow for the old order of joins, fast enough for the new one.
 
-Its speed lies in the middle between what both orders need in the end. The paper's machine has 500 MHz, and its
+Its speed is the mean of those that both orders need in their last batches. The paper's machine has 500 MHz, and its
 joins compare all pairs.
 """
 
@@ -20,7 +20,7 @@ def clock(traces: Sequence[MigrationTrace]) -> WorkClock:
 
 
 def described(traces: Sequence[MigrationTrace]) -> str:
-    """How fast it is, in words."""
+    """The speed of the machine, in words."""
     speed = clock(traces).rows_per_second
     old, new = (steady_work(trace) / speed for trace in traces[:2])
     return f"{speed:,.0f} rows of work per second, of which the old order needs {old:.0%} and the new one {new:.0%}"

@@ -4,10 +4,10 @@ Four streams A, B, C and D are joined in a chain, each pair of neighbours on a k
 selectivity that table 2 gives it: 1 over the number of values of its key. The query goes from ((A B) C) D to
 A ((B C) D), the change of the paper's figure 4.
 
-Everything is event time: W, the intervals between two rows, and how long a batch is. So the same setting gives the same
-rows and the same counts on any machine. Two things differ from the paper. A row of the paper is `scale` rows here,
-because at its rates a window has ten rows, and counts of what they join to would be chance. And rows come at even
-intervals instead of those of a Poisson process, for the same reason; keys are random, with a fixed seed.
+All times are event time: W, the intervals between two rows, and the length of a batch. So the same setting gives the
+same rows and the same counts on any machine. Two things differ from the paper. A row of the paper is `scale` rows here,
+because at its rates a window has ten rows, and counts of their joins would be chance. And rows come at even intervals
+instead of those of a Poisson process, for the same reason; keys are random, with a fixed seed.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Setting:
     """A column of table 2: the window W, the intervals between two rows of A, B, C and D, and the selectivities
     (reduction factors) of A with B, B with C, and C with D.
 
-    `scale` rows come for each of the paper's. A batch brings what comes in `batch`, rows may be late by `lateness`.
-    Times are in milliseconds.
+    For each row of the paper `scale` rows come. A batch has the rows of a span of `batch`; rows may be late by
+    `lateness`. Times are in milliseconds.
     """
 
     window: int
@@ -69,8 +69,8 @@ class Setting:
 
     @property
     def kept(self) -> float:
-        """For how long a row is in state, in seconds: the window, the lateness, and a batch, since what a batch brings
-        purges only when the next one comes."""
+        """The seconds for which a row is in state: the window, the lateness, and a batch, since the rows of a batch
+        purge others only in the next one."""
         return (self.window + self.lateness + self.batch) / 1_000
 
     @property
@@ -86,7 +86,7 @@ class Setting:
         return ", ".join([*(f"{key} BIGINT" for key in KEYS[stream]), "ts TIMESTAMP", "n BIGINT"])
 
     def streams(self, length: int) -> dict[str, Stream]:
-        """All streams, for so many milliseconds."""
+        """All streams, for `length` milliseconds."""
         return {name: self._stream(nth, name, length) for nth, name in enumerate(STREAMS)}
 
     def _stream(self, nth: int, name: str, length: int) -> Stream:
@@ -101,8 +101,8 @@ class Setting:
 
 
 def expected_answers(streams: Mapping[str, Stream], window: int, stop: int) -> int:
-    """How many answers the rows before `stop` give: combinations that agree in their keys and whose oldest row is not
-    older than the window before the newest. Times are in milliseconds."""
+    """The number of answers of the rows before `stop`: combinations that agree in their keys and whose oldest row is
+    not older than the window before the newest. Times are in milliseconds."""
     width, span = window * MICROS, stop * MICROS
     before = {name: np.searchsorted(stream.ts, span) for name, stream in streams.items()}
     first = streams["A"]

@@ -1,13 +1,13 @@
-"""What a run with a migration did, step by step, as counts: they are the same each time.
+"""The trace of a run with a migration: counts, step by step, which are the same each time.
 
-The unit of work is a row: one that comes to a join, or that a join makes (`work`), as everywhere where Anabranch
-predicts (`plan/orders/order_cost`). The paper counts the pairs that its nested loops compare; here rows are looked up
-by their hashes, and nobody compares what does not join.
+The unit of work is a row that comes to a join, or that a join makes (`work`), as in all predictions of Anabranch
+(`plan/orders/order_cost`). The paper counts the pairs that its nested loops compare; here rows are looked up by their
+hashes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ from anabranch.plan.query import RESERVED
 
 @dataclass(frozen=True, slots=True)
 class JoinCounts:
-    """What a join did in a step: the rows that came to it, and those that it made.
+    """The work of a join in a step: the rows that came to it, and those that it made.
 
-    It is one of a `shadow` as long as the query goes on in the old order beside it. The `last` join of an order makes
+    It belongs to a `shadow` as long as the query goes on in the old order beside it. The `last` join of an order makes
     the answers, others make intermediate rows.
     """
 
@@ -41,7 +41,7 @@ class JoinCounts:
 
 @dataclass(frozen=True, slots=True)
 class StepCounts:
-    """A step: that of a batch, which has come at the time `arrived`, or one between two batches (None).
+    """A step: that of a batch that `arrived` at a time, or one between two batches (None).
 
     The time is in milliseconds of event time. `state_rows` are in state afterwards; rows that two ports list count
     twice.
@@ -72,8 +72,8 @@ class StepCounts:
 class MigrationTrace:
     """A run in one setting, without a migration or with one of a `strategy` that `began` and `ended` at a time.
 
-    `listed_rows` were only listed anew by it, `rehashed_rows` were read and written. Before it began its work was
-    predicted from what was measured then: `predicted_rows`, None where nothing was. There is one run of each.
+    It only listed `listed_rows` anew; it read and wrote `rehashed_rows`. `predicted_rows` is its work as predicted from
+    measurements before it began, None without any. There is one run of each.
     """
 
     name: str
@@ -94,14 +94,14 @@ class MigrationTrace:
 
     @property
     def length(self) -> int:
-        """How long the migration lasted, in milliseconds of event time: 0 if no batch came in between."""
+        """The length of the migration in milliseconds of event time: 0 if no batch came in between."""
         assert self.began is not None, f"{self.name} has a migration"
         assert self.ended is not None, f"the migration of {self.name} has come to its end"
         return self.ended - self.began
 
     @property
     def migration_work(self) -> int:
-        """Rows of work that the run would not have had without the migration: hashed anew, and done by the shadow."""
+        """The work of the migration in rows: those that were hashed anew, and the work of the shadow."""
         return self.rehashed_rows + sum(step.shadow_work for step in self.steps)
 
     @property
@@ -116,12 +116,12 @@ class MigrationTrace:
         return [step for step in self.batches if step.arrived is not None and began < step.arrived <= ended]
 
     def made(self, *streams: str) -> int:
-        """How many rows of these streams the shadow's joins have made."""
+        """The number of joined rows of these streams that the shadow has made."""
         joins = (join for step in self.steps for join in step.joins)
         return sum(join.produced for join in joins if join.shadow and set(join.streams) == set(streams))
 
     def cells(self) -> dict[str, str]:
-        """What a table says of it, by column."""
+        """The cells of its row, by column."""
         migrated = self.ended is not None
         return {
             "variant": self.name,
@@ -137,8 +137,13 @@ class MigrationTrace:
         }
 
 
+def with_strategy(traces: Sequence[MigrationTrace], strategy: str) -> list[MigrationTrace]:
+    """The runs that migrated by a strategy."""
+    return [trace for trace in traces if trace.strategy == strategy]
+
+
 def step_counts(progress: Mapping[str, Any], arrived: int | None) -> StepCounts:
-    """A step, of what `Steps.progress_since` says of it."""
+    """The counts of a step, from its entry in `Steps.progress_since`."""
     return StepCounts(
         arrived,
         answers=sum(query["numOutputRows"] for query in progress["queries"].values()),
@@ -148,7 +153,7 @@ def step_counts(progress: Mapping[str, Any], arrived: int | None) -> StepCounts:
 
 
 def _joins(operators: list[Mapping[str, Any]]) -> Iterator[JoinCounts]:
-    """A join is called after its inputs, and those of a shadow begin with a sign of their own."""
+    """The counts of all joins. The name of a join has its inputs; that of a shadow's join begins with a sign."""
     for operator in operators:
         names = operator["operator"].removeprefix("join of ").split(", ")
         streams = tuple(name.removeprefix(RESERVED)[:1] for name in names)

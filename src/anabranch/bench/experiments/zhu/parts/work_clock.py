@@ -1,8 +1,8 @@
-"""A machine that does so many rows of work per second, on which a run's counts become times.
+"""A machine with a number of rows of work per second, on which the counts of a run become times.
 
-What a paper measures in seconds of its machine is told of counts here, so it is the same each time. Event time goes on
-evenly: a batch is there when its last row is. The machine works on one step after the other; answers are there when the
-step is done. A machine that is too slow for a query falls behind, and what it does between two batches is a silence.
+The paper measures seconds of its machine. Here times are computed from counts, so they are the same each time. Event
+time goes on evenly: a batch arrives with its last row. The machine works on one step after the other, and answers come
+at the end of a step. A machine that is too slow for a query falls behind; a step between two batches is a silence.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class WorkClock:
     rows_per_second: float
 
     def milliseconds(self, rows: float) -> float:
-        """How long it takes for so many rows of work."""
+        """The time for a number of rows of work."""
         return 1_000 * rows / self.rows_per_second
 
     def ends(self, trace: MigrationTrace) -> Iterator[tuple[StepCounts, float]]:
-        """Each step with the time when it is done, in milliseconds."""
+        """Each step with the time of its end, in milliseconds."""
         now, last_arrived, rehashed = 0.0, 0, trace.rehashed_rows
         for step in trace.steps:
             if step.arrived is not None:
@@ -35,5 +35,5 @@ class WorkClock:
             yield step, now
 
     def delays(self, trace: MigrationTrace) -> dict[int, float]:
-        """How long after a batch has come it is answered, by the time at which it came; in milliseconds."""
+        """The delay of the answer to each batch, by the time at which the batch came; in milliseconds."""
         return {step.arrived: end - step.arrived for step, end in self.ends(trace) if step.arrived is not None}
