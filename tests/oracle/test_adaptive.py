@@ -129,12 +129,20 @@ def test_skew_slowness_a_hot_key_a_turn_of_selectivity_and_a_memory_cut_are_each
         scenario.until("migration")
         steps.public.set_memory(4_000, processor=0)
         scenario.until("spill", "relocation", of=0)
-        for e in steps.events.all():
-            print(e)
-        print(scenario.number, [round(x) for x in LONGEST])
+        progress = steps.public.progress
         steps.end()
-        events = steps.events.all()
-        answer = steps.answer
+        events, answer = steps.public.events, steps.answer
+    decided = [event for event in events if event.kind == "adapt"]
+    assert len(decided) <= 12
+    assert all(
+        {"before", "after", "lasting", "once", "costs"} == event.details["predicted"].keys() for event in decided
+    )
+    told = {event.details["adaptation"] for event in events if event.kind == "outcome"}
+    assert {"load_balancing", "diffusion"} <= told, "what was followed for long enough has an outcome"
+    # A few numbers per operator and group, whatever comes: two operators with 32 groups on three processors.
+    assert progress is not None
+    assert 0 < progress["manager"]["reportBytes"] < 3 * (2 * 32 * 200 + 20_000)
+    assert 0 < progress["manager"]["memoryBytes"] < 1 << 20
     fed = {name: pa.concat_tables(tables) for name, tables in scenario.fed.items()}
     newest = "greatest(A.t, B.t, C.t)"
     inside = " AND ".join(f"{name}.t >= {newest} - {WINDOW}" for name in KINDS)
