@@ -143,6 +143,7 @@ def _processors(result: StepResult) -> Iterator[ProcessorProgress]:
             busy_ms=report.busy_ms,
             cpu_ms=report.cpu_ms,
             idle_ms=max(result.seconds * 1000 - report.busy_ms, 0.0),
+            rows=sum(report.worked),
         )
 
 

@@ -54,7 +54,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorProgress:
-    """The state of a processor after a step, and its work in the step.
+    """The state of a processor after a step, and its work in the step, in which its operators worked on so many `rows`.
 
     It owes about `owed` results; with `owed_at_most` that number is only a bound. Of `active_bytes`,
     `unspillable_bytes` cannot be pushed to disk. `results` are rows that it added to answers, `held_rows` wait.
@@ -75,6 +75,7 @@ class ProcessorProgress:
     busy_ms: float
     cpu_ms: float
     idle_ms: float
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +208,7 @@ def _processor(entry: ProcessorProgress) -> dict[str, Any]:
         "owingGroups": entry.owing_groups,
         "owedResults": entry.owed,
         "owedResultsAre": "at most" if entry.owed_at_most else "about",
+        "rows": entry.rows,
         "results": entry.results,
         "heldRows": entry.held_rows,
         "busyMs": round(entry.busy_ms, 1),
