@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from anabranch.observe.progress import (
     BatchProgress,
     InputProgress,
+    ManagerProgress,
     OperatorProgress,
     ProcessorProgress,
     Progress,
@@ -37,6 +38,9 @@ def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
         totals=_totals(result),
         processors=tuple(_processors(result)),
         operators=tuple(_operators(result)),
+        manager=ManagerProgress(
+            result.manager.cpu_seconds * 1000, result.manager.report_bytes, result.manager.memory_bytes
+        ),
         diffused=result.diffused,
     )
 

@@ -4,12 +4,12 @@ Two inputs (`inputs/skewed`): half of both streams on one key, and Nexmark's bid
 thousand times hotter. Each is joined over a sliding window three times: by Anabranch without a policy, so that all rows
 of a key are on one processor; by Anabranch with the policy `Diffusion`, on as many processors; and by Spark's own
 stream-stream join with as many partitions. They run abreast in one Spark, batch by batch in turn
-(`experiments/rig/abreast`), so that whatever else the machine does meets all.
+(`experiments/rig/abreast`), so that other load on the machine meets all.
 
-What decides are counts. All give as many answers as the input has pairs. And of the last batches, by the rows that
-processors worked on and the results that they gave, the busiest processor has at most `EVEN` times the mean with
-diffusion, and on the first input more than `UNEVEN` times without. Throughput is reported beside it: how much faster
-the last batches are than without diffusion, which no more than the cores of the machine can give, and than Spark's.
+Counts decide. All give as many answers as the input has pairs. In the last batches, by the rows that processors worked
+on and the results that they gave, the busiest processor has at most `EVEN` times the mean with diffusion, and on the
+first input more than `UNEVEN` times without. Throughput is reported beside it: how much faster the last batches are
+than without diffusion, which is bounded by the cores of the machine, and than Spark's.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ POLL_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkewOptions:
-    """Rows of both streams per batch, how many batches, seconds of the window (a batch is one), and how many batches
-    count in the end."""
+    """Options of the benchmark: `rows` of both streams per batch, the number of batches, the window in seconds (a batch
+    is one), and the number of `last` batches that count."""
 
     work: Path
     inputs: tuple[str, ...] = tuple(INPUTS)
@@ -61,7 +61,7 @@ class SkewOptions:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name, least in (("rows", 3), ("batches", 1), ("window", 1), ("last", 1), ("processors", 2)):
             if getattr(self, name) < least:
                 raise ConfigError(f"bench skew: {name} must be at least {least}, not {getattr(self, name)}")
@@ -74,10 +74,11 @@ class SkewOptions:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """What one way to join an input did: per batch the seconds of its turn, the busiest processor's work by the mean of
-    all, and the rows that were received more than once; its answers, and how often groups were diffused or gathered.
+    """The measurements of one way to join an input: per batch the seconds of its turn, the busiest processor's work by
+    the mean of all, and the rows that were received more than once; its answers, and how often groups were diffused or
+    gathered.
 
-    Of Spark's own join nobody knows what its partitions did.
+    The work of the partitions of Spark's own join is not measured.
     """
 
     seconds: tuple[float, ...]
@@ -102,7 +103,7 @@ class InputResult:
         return mean(self.variants[variant].busiest[-self.last :])
 
     def speedup(self, over: str) -> float:
-        """How many times faster than another way diffusion is, by all of the last batches."""
+        """The speed of diffusion over that of another way, by all of the last batches."""
         theirs, ours = (sum(self.variants[name].seconds[-self.last :]) for name in (over, DIFFUSED))
         return theirs / ours
 
@@ -124,11 +125,11 @@ class SkewResult:
 
     @property
     def hold(self) -> bool:
-        """Whether what is decided by counts holds of every input."""
+        """Whether the claims on counts hold for every input."""
         return all(result.hold for result in self.inputs)
 
     def document(self) -> dict[str, object]:
-        """Everything."""
+        """All values."""
         summary = {
             result.input: {
                 "busiest": {name: result.busiest(name) for name in (HASHED, DIFFUSED)},
@@ -190,7 +191,7 @@ class _Count:
     rows: int = 0
 
     def take(self, answer: DataFrame, _: int) -> None:
-        """What the query's answers go to."""
+        """Count an answer of the query: its `foreachBatch` function."""
         self.turnstile.pass_through(self.who)
         self.rows += answer.count()
 

@@ -94,7 +94,7 @@ def _totals(
 
 
 def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
-    """Where operators are after the last step of a checkpoint, by identity; None before the first."""
+    """The allocation of operators, by identity, after the last step of a checkpoint; None before the first."""
     last = checkpoint.last_step()
     if last is None:
         return None

@@ -93,6 +93,15 @@ class OperatorProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerProgress:
+    """What the manager took in a step to decide on adaptations, reading reports included, and what it has in memory."""
+
+    cpu_ms: float = 0.0
+    report_bytes: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
 
@@ -103,6 +112,7 @@ class Progress:
     totals: Totals
     processors: tuple[ProcessorProgress, ...]
     operators: tuple[OperatorProgress, ...]
+    manager: ManagerProgress = ManagerProgress()
     diffused: tuple[DiffusedGroups, ...] = ()
 
     @property
@@ -166,6 +176,11 @@ def as_dict(progress: Progress) -> dict[str, Any]:
         "totals": _totals(progress.totals),
         "processors": [_processor(entry) for entry in progress.processors],
         "operators": [_operator(entry) for entry in progress.operators],
+        "manager": {
+            "cpuMs": round(progress.manager.cpu_ms, 1),
+            "reportBytes": progress.manager.report_bytes,
+            "memoryBytes": progress.manager.memory_bytes,
+        },
         "diffused": [entry.as_dict() for entry in progress.diffused],
     }
 

@@ -43,7 +43,7 @@ class SkewedInput:
         return table.slice(start, stop - start)
 
     def pairs(self, window: int) -> int:
-        """How many pairs of rows have the same key and are at most so many seconds apart."""
+        """The number of pairs of rows with the same key that are at most `window` seconds apart."""
         left, right = (_keys_and_times(self, name) for name in self.streams)
         span = int(max(left[1].max(), right[1].max())) + 2 * window * SECOND + 2
         codes = np.sort(right[0] * span + right[1])
@@ -54,7 +54,7 @@ class SkewedInput:
 
 
 def half_hot(rows: int, batches: int, seed: int) -> SkewedInput:
-    """Streams A and B with so many rows in a batch, both together."""
+    """Streams A and B with a number of rows per batch, both together."""
     random = np.random.default_rng(seed)
     streams = {}
     for name, share in (("A", 2 / 3), ("B", 1 / 3)):
@@ -65,7 +65,7 @@ def half_hot(rows: int, batches: int, seed: int) -> SkewedInput:
 
 
 def hot_bidders(rows: int, batches: int, seed: int) -> SkewedInput:
-    """Bids and auctions with so many rows in a batch, both together."""
+    """Bids and auctions with a number of rows per batch, both together."""
     random = np.random.default_rng(seed)
     events = rows * batches * (PERSONS + AUCTIONS + BIDS) // (AUCTIONS + BIDS)
     streams = {}

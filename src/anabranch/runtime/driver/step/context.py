@@ -123,7 +123,7 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
 
 
 def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequence[Target]) -> StepContext:
-    """The context of the same plan with its operators elsewhere: what was counted and what is in force stays."""
+    """The context of the same plan with its operators elsewhere: the counters and the step in force stay."""
     layout = plan.layout
     shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
     answers = Answers(layout, targets)
