@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from anabranch.api.session import local_session
     from anabranch.api.synthetic import register_sources
     from anabranch.errors import AnabranchError
+    from anabranch.manager.actions.reallocate_operator import ReallocateOperator
+    from anabranch.manager.costs.cpu_time import CpuTime
+    from anabranch.manager.costs.memory_share import MemoryShare
+    from anabranch.manager.costs.network_output_rate import NetworkOutputRate
     from anabranch.manager.patterns.fewest_rounds import FewestRounds
     from anabranch.manager.patterns.grouping import Grouping
     from anabranch.manager.patterns.round_robin import RoundRobin
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
     from anabranch.manager.policies.active_disk import ActiveDisk
     from anabranch.manager.policies.adaptive import Adaptive
     from anabranch.manager.policies.auto_migrate import AutoMigrate
+    from anabranch.manager.policies.balance import Balance
+    from anabranch.manager.policies.degradation import Degradation
     from anabranch.manager.policies.diffusion import Diffusion
     from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
     from anabranch.manager.policies.lazy_disk import LazyDisk
@@ -46,6 +52,9 @@ __all__ = [
     "Adaptive",
     "AnabranchError",
     "AutoMigrate",
+    "Balance",
+    "CpuTime",
+    "Degradation",
     "Diffusion",
     "Engine",
     "FewestRounds",
@@ -54,7 +63,10 @@ __all__ = [
     "FluxMemory",
     "Grouping",
     "LazyDisk",
+    "MemoryShare",
+    "NetworkOutputRate",
     "Query",
+    "ReallocateOperator",
     "RoundRobin",
     "Run",
     "SkewBuffer",
@@ -71,6 +83,9 @@ _HOMES = {
     "Adaptive": "anabranch.manager.policies.adaptive",
     "AnabranchError": "anabranch.errors",
     "AutoMigrate": "anabranch.manager.policies.auto_migrate",
+    "Balance": "anabranch.manager.policies.balance",
+    "CpuTime": "anabranch.manager.costs.cpu_time",
+    "Degradation": "anabranch.manager.policies.degradation",
     "Diffusion": "anabranch.manager.policies.diffusion",
     "Engine": "anabranch.api.engine",
     "FewestRounds": "anabranch.manager.patterns.fewest_rounds",
@@ -79,7 +94,10 @@ _HOMES = {
     "FluxMemory": "anabranch.manager.policies.flux",
     "Grouping": "anabranch.manager.patterns.grouping",
     "LazyDisk": "anabranch.manager.policies.lazy_disk",
+    "MemoryShare": "anabranch.manager.costs.memory_share",
+    "NetworkOutputRate": "anabranch.manager.costs.network_output_rate",
     "Query": "anabranch.api.query",
+    "ReallocateOperator": "anabranch.manager.actions.reallocate_operator",
     "RoundRobin": "anabranch.manager.patterns.round_robin",
     "Run": "anabranch.api.run",
     "SkewBuffer": "anabranch.manager.policies.skew_buffer",

@@ -46,7 +46,9 @@ def group(operator: str, **numbers: int) -> dict[str, Any]:
 def operators(counts: tuple[int, int], pairs: tuple[int, int]) -> list[dict[str, Any]]:
     """Rows and results of both operators, without what the clock says."""
     named = {"groups of R": counts, "join of x, y": pairs}
-    return [{"operator": name, "rows": rows, "results": results} for name, (rows, results) in named.items()]
+    return [
+        {"operator": name, "rows": rows, "results": results, "copiedRows": 0} for name, (rows, results) in named.items()
+    ]
 
 
 def without_times(progress: dict[str, Any]) -> dict[str, Any]:
@@ -56,6 +58,10 @@ def without_times(progress: dict[str, Any]) -> dict[str, Any]:
         assert all(isinstance(entry.pop(name), float) for name in ("busyMs", "cpuMs", "idleMs"))
     for entry in ours["operators"]:
         assert isinstance(entry.pop("cpuMs"), float)
+    assert ours.pop("diffused") == []
+    manager = ours.pop("manager")
+    assert manager.keys() == {"cpuMs", "reportBytes", "memoryBytes"}
+    assert manager["reportBytes"] > 0
     return ours
 
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import HoldGroups, RelocateGroups, SpillGroups
+from anabranch.manager.actions.change import Change, Context
+from anabranch.manager.connection_manager import ConnectionManager
+from anabranch.manager.distribution import Distribution
+from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.plan.routing import Everywhere, Routing, Spread
+from anabranch.state.manifest import Manifest
+from anabranch.state.runs.run import FileCuts
+
+GROUPS = 4
 
 
 def test_numbers_of_numpy_become_numbers_of_python() -> None:
@@ -32,3 +42,21 @@ def test_numbers_of_numpy_become_numbers_of_python() -> None:
 def test_what_is_no_number_is_refused(make: Callable[[], object], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         make()
+
+
+def test_rows_of_a_diffused_group_neither_wait_nor_spill(tmp_path: Path) -> None:
+    """Not even if a policy that was asked before has just diffused it, and this one does not know."""
+    plan = PlanShape((OperatorShape(0, "join", (0, 1)),), GROUPS)
+    hosts = (0, 1)
+    routing = Routing((0,) * GROUPS).diffuse([2], (Spread(hosts, (1.0, 1.0)), Everywhere(hosts)))
+    change = Change(Distribution((Manifest.empty(2, 1),) * 2, (routing,)))
+    cuts = FileCuts(tmp_path, GROUPS)
+    context = Context(plan, 1, (None,), 0.0, ConnectionManager(plan, cuts, lambda: 0.0), cuts)
+    assert HoldGroups(0, 0, (1, 2), "why").must_wait(change, set())
+    assert not HoldGroups(0, 0, (1, 3), "why").must_wait(change, set())
+    assert SpillGroups(0, 0, (1, 3), 10, "why").problem(change, context) is None
+    problem = SpillGroups(0, 0, (1, 2), 10, "why").problem(change, context)
+    assert problem == "group 2 cannot be spilled while diffused; gather first"
+    assert "group 2 is diffused over processors 0, 1" in str(
+        RelocateGroups(0, (1, 2), 0, 1, 10, "why").problem(change, context)
+    )

@@ -40,6 +40,7 @@ IN_THE_DRIVER = [
     *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
     *(f"migration.{place}" for place in ("begun", "replayed", "settled", "adopted", "ended")),
     *(f"replay.{place}" for place in PLACES),
+    *(f"reallocation.{place}" for place in ("sent", "committed", "activated")),
 ]
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
@@ -61,7 +62,8 @@ class Hardships:
 
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
     something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
-    and with that of `diffusions` groups of a join are diffused or gathered by hand.
+    with that of `diffusions` groups of a join are diffused or gathered by hand, and with that of `reallocations`
+    operators or sub-plans go elsewhere.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -71,6 +73,7 @@ class Hardships:
     reshaped: bool = False
     migrations: float = 0.0
     diffusions: float = 0.0
+    reallocations: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -124,6 +127,7 @@ class Life:
         self._by_hand = random.Random(plan.text)  # of its own: what seeds draw stays as it was
         self._orders = random.Random(f"orders {plan.text}")
         self._spreads = random.Random(f"diffusion {plan.text}")
+        self._places = random.Random(f"places {plan.text}")
         self._batches = plan.fed()
         self._committed = 0
         self._ended = False
@@ -206,7 +210,9 @@ class Life:
                 self._feed(steps)
                 self._spill_by_hand(steps)
                 self._diffuse_by_hand(steps)
+                self._reallocate(steps)
                 self._migrate(steps)
+                self._reallocate(steps)
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
             if hardships.moves and rng.random() < 0.5:
@@ -268,6 +274,24 @@ class Life:
                     raise
                 self.done.append("(not diffused)")
         steps.check_owners()
+
+    def _reallocate(self, steps: Steps) -> None:
+        """Operators or sub-plans go to a processor, or to all of them, or part from their families."""
+        rng = self._places
+        if rng.random() >= self._hardships.reallocations:
+            return
+        names = [operator.name for operator in steps.runner.context.shape.operators]
+        chosen = rng.sample(names, k=rng.choice([1, 1, len(names)]))
+        to = rng.choice([None, "stay", *range(steps.runner.status.processors)])
+        subplan, apart = rng.random() < 0.3, rng.random() < 0.2
+        try:
+            steps.public.reallocate(chosen, to=to, subplan=subplan, apart=apart)
+            steps.check_owners()
+            self.done.append(f"{'sub-plan of ' if subplan else ''}{chosen} to {to}{', apart' if apart else ''}")
+        except ConfigError as error:
+            if "migrates" not in str(error):
+                raise
+            self.done.append("(no reallocation while a query migrates)")
 
     def _migrate(self, steps: Steps) -> None:
         """Go on in another order of joins, by any strategy, or cancel that; or be refused with a reason."""

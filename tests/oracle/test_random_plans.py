@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.manager.snapshot import Policy
-from tests.oracle.chance import ChanceMoves, ChanceSpill
+from tests.oracle.chance import ChanceDiffusion, ChanceMoves, ChanceSpill
 from tests.oracle.lives import Hardships, Life
 from tests.oracle.plans import Plan, draw, draw_grouped, draw_others
 
@@ -73,11 +73,32 @@ def test_adapting_by_itself_changes_no_answer(spark: SparkSession, tmp_path: Pat
     life.check()
 
 
+@pytest.mark.parametrize("seed", [33, 46])
+def test_diffusing_groups_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """By a policy and by hand, with other masters and hosts, among spills, moves, rescales and crashes."""
+    plan, policies = draw(seed, 3, wild=True), (ChanceDiffusion(seed), ChanceSpill(seed), ChanceMoves(seed))
+    hardships = Hardships(policies, crashes=0.5 if seed % 2 else 0.0, diffusions=0.8)
+    life = Life(spark, tmp_path, plan, random.Random(seed), hardships=hardships)
+    life.live()
+    life.check()
+    assert "diffuse" in life.done
+
+
 @pytest.mark.parametrize("seed", [7, 8, 15])
 def test_migrating_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     """From any order to any other, several times, with spills, moves, rescales and crashes in between."""
     plan, policies = draw(seed, 3 + seed % 3, wild=seed % 4 == 0), (ChanceSpill(seed), ChanceMoves(seed))
     hardships = Hardships(policies, crashes=0.5 if seed % 2 else 0.0, migrations=0.8)
+    life = Life(spark, tmp_path, plan, random.Random(seed), hardships=hardships)
+    life.live()
+    life.check()
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_reallocating_by_chance_changes_no_answer(spark: SparkSession, tmp_path: Path, seed: int) -> None:
+    """Operators and sub-plans go anywhere, with spills, moves, rescales, migrations and crashes in between."""
+    plan, policies = draw_grouped(seed) if seed % 2 else draw(seed, 4), (ChanceSpill(seed), ChanceMoves(seed))
+    hardships = Hardships(policies, crashes=0.4, migrations=0.2, diffusions=0.2, reallocations=0.8)
     life = Life(spark, tmp_path, plan, random.Random(seed), hardships=hardships)
     life.live()
     life.check()

@@ -195,6 +195,18 @@ def test_late_and_bad_rows_are_counted_and_put_aside_once_however_many_hosts_the
     assert cluster.total("copied") == 2 * on_time[1]
 
 
+def test_a_host_that_only_has_copies_of_bad_rows_puts_nothing_aside(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, one_key(), 3, GROUPS)
+    first = home(cluster)
+    diffuse(cluster, [first, *(p for p in range(3) if p != first)])
+    rows = batch_of(cluster, 0)[SLAVE]
+    notes = pa.array([f'{{"row": {n}}}' for n in range(len(rows))])
+    cluster.feed([None, rows.append_column(REJECT, notes)])
+    assert [report.rejected_file is not None for report in cluster.reports] == [p == first for p in range(3)]
+    assert cluster.total("rejected") == SLOW
+    assert lines(cluster, "rejected_file") == SLOW
+
+
 def lines(cluster: Cluster, name: str) -> int:
     """How many different lines the processors have put aside; none of them twice."""
     folder = cluster.directory / f"reports-{cluster.steps}"

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.manager.snapshot import Policy
-from tests.oracle.chance import ChanceMoves, ChanceSpill
+from tests.oracle.chance import ChanceDiffusion, ChanceMoves, ChanceSpill
 from tests.oracle.lives import Hardships, Life
 from tests.oracle.plans import Plan, draw, draw_grouped, draw_others
 from tests.oracle.settings import odd_settings
@@ -74,6 +74,11 @@ def draw_round(seed: int) -> Drawn:
         ((moves, ab.Adaptive()), memory),
     ]
     policies, limit = rng.choice(kinds)
+    spreads = random.Random(f"diffusion {seed}")  # of its own: what seeds draw stays as it was
+    places = random.Random(f"places {seed}")
+    if spreads.random() < 0.4:
+        place = spreads.randrange(len(policies) + 1)
+        policies = (*policies[:place], spreads.choice([ChanceDiffusion(seed), ab.Diffusion()]), *policies[place:])
     hardships = Hardships(
         policies,
         limit,
@@ -81,6 +86,8 @@ def draw_round(seed: int) -> Drawn:
         changes=bool(others) and rng.random() < 0.7,
         reshaped=rng.random() < 0.2,
         migrations=rng.choice([0.0, 0.4, 0.8]),
+        reallocations=places.choice([0.0, 0.4, 0.8]),
+        diffusions=spreads.choice([0.0, 0.4, 0.8]),
     )
     return Drawn(plan, others, hardships, odd=rng.random() < 0.2)
 

@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 import anabranch as ab
 from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError
+from anabranch.manager.diffusable import aliases_at
 from tests.oracle.feed import Feed, written
-from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, Answer, Hardships, armed, is_of
+from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, NOT_NOW, Answer, Hardships, armed, is_of
 from tests.oracle.plans import SCHEMA, Plan
 
 
@@ -108,16 +109,32 @@ class WholeRun:
             self.done.append("rescale")
         if self._hardships.moves and rng.random() < 0.5:
             self._relocate(run, rng.sample(range(self._groups), 3), rng.choice([None, 1_000]))
+        if rng.random() < self._hardships.diffusions:
+            self._diffuse(run, rng.sample(range(self._groups), 3))
 
     def _relocate(self, run: ab.Run, groups: list[int], pace: int | None) -> None:
         try:
             run.relocate(groups, to=0, pace=pace)
         except ConfigError as error:
-            if "is on its way" not in str(error):
+            if "is on its way" not in str(error) and "is diffused" not in str(error):
                 raise
-            self.done.append("no relocate")  # a policy moves one of the groups already
+            self.done.append("no relocate")  # a policy moves one of the groups already, or has diffused it
         else:
             self.done.append("relocate")
+
+    def _diffuse(self, run: ab.Run, groups: list[int]) -> None:
+        """Diffuse groups over all processors; or be refused with a reason."""
+        context = run._live.runner.context
+        shape, processors = context.shape, context.in_force.distribution.processors
+        for number in shape.diffusable:
+            master = " ".join(aliases_at(shape, number, self._rng.randrange(len(shape.operators[number].ports))))
+            try:
+                run.diffuse(groups, master=master, over=range(processors), operator=shape.operators[number].name)
+                self.done.append("diffuse")
+            except ConfigError as error:
+                if not any(reason in str(error) for reason in [*NOT_NOW, "two or more processors"]):
+                    raise
+                self.done.append("(not diffused)")
 
     def _change(self, engine: ab.Engine, run: ab.Run) -> None:
         """Add a query, or remove one, or neither; all that has been fed is processed."""

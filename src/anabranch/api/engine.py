@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +21,7 @@ from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError, QueryError, did_you_mean
 from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration, parse_query
+from anabranch.manager.allocation.properties import check_properties
 from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
 from anabranch.manager.patterns.named import SPREAD, pattern_of
 from anabranch.manager.patterns.pattern import placements_of
@@ -67,6 +69,8 @@ class Engine:
         policies: what decides how the running query is adapted: "adaptive", which is `[ab.Adaptive()]`, or a list; by
             default `[ab.Spill()]`, which has something to do once there is a budget (`memory`, or `run.set_memory`).
             Each run works with a copy of its own.
+        properties: what you know of "processors" by number, "operators" by name and the "plan", as numbers or texts by
+            name, for cost models of your own (docs/placement.md).
     """
 
     spark: SparkSession
@@ -79,6 +83,7 @@ class Engine:
     placement: str | Pattern = SPREAD
     policies: Sequence[Policy] | str | None = None
     initial_placement: str | Sequence[float] = EVEN
+    properties: Mapping[str, Any] | None = None
     # Where operators are on record to have been placed, by identity; the pattern places the others.
     _placed: Mapping[str, Placement] = field(default_factory=dict, init=False, repr=False)
     _sources: Sources = field(default_factory=Sources, init=False, repr=False)
@@ -93,6 +98,7 @@ class Engine:
         if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
+        check_properties(self.properties, self.processors)
         shares = check_shares(self.initial_placement, self.processors)
         if shares is not None and not isinstance(pattern_of(self.placement), Spread):
             raise ConfigError(f"initial_placement is for operators that are spread, not for {self.placement!r}")
@@ -268,6 +274,7 @@ class Engine:
             late_rows=_optional_path(self.late_rows),
             policies=tuple(policy for policy in self.policies or () if not isinstance(policy, str)),
             pattern=pattern_of(self.placement),
+            properties=check_properties(self.properties, self.processors or 1),
         )
 
     def _prepare(

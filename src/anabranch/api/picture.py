@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+from anabranch.manager.plan_shape import shape_of
 from anabranch.observe.diffused import overhead
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
@@ -16,6 +17,7 @@ def draw(
     plan: PreparedPlan, placements: Sequence[Placement], processors: int, measured: Measured | None = None
 ) -> Picture:
     """Draw a plan with the placements of its operators on a number of processors."""
+    shape = shape_of(plan.network, plan.layout.processor, plan.layout.families, plan.layout.kindred)
     return explain(
         plan.network,
         plan.streams,
@@ -26,6 +28,7 @@ def draw(
         processors=processors,
         measured=measured,
         flow=plan.graph.flow,
+        parted=[shape.operators[n].name for n in shape.parted],
     )
 
 

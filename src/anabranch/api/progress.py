@@ -11,6 +11,7 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from anabranch.observe.progress import (
     BatchProgress,
     InputProgress,
+    ManagerProgress,
     OperatorProgress,
     ProcessorProgress,
     Progress,
@@ -37,6 +38,9 @@ def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
         totals=_totals(result),
         processors=tuple(_processors(result)),
         operators=tuple(_operators(result)),
+        manager=ManagerProgress(
+            result.manager.cpu_seconds * 1000, result.manager.report_bytes, result.manager.memory_bytes
+        ),
         diffused=result.diffused,
     )
 
@@ -139,6 +143,7 @@ def _processors(result: StepResult) -> Iterator[ProcessorProgress]:
             busy_ms=report.busy_ms,
             cpu_ms=report.cpu_ms,
             idle_ms=max(result.seconds * 1000 - report.busy_ms, 0.0),
+            rows=sum(report.worked),
         )
 
 

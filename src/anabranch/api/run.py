@@ -16,6 +16,8 @@ from anabranch.api.live.deliveries import clean_up, process_all_available
 from anabranch.api.live.live_run import LiveRun
 from anabranch.api.picture import diffusion_lines, draw, state_lines
 from anabranch.api.progress import batches_of, groups, lateness_of, progress_of, with_step
+from anabranch.manager.allocation.table import DistributionTable
+from anabranch.manager.costs import CostModel
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import BatchProgress, Progress
@@ -215,6 +217,14 @@ class Run:
         with self._live.between_batches("reallocated", "no operator can be"):
             self._live.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
+    def distribution(self, cost: CostModel | None = None) -> DistributionTable:
+        """Where operators are now: the distribution table, with state, rates of the last step, and cost; it can be
+        printed.
+
+        `cost` is a cost model such as `ab.CpuTime()`, by default that of the run's policies.
+        """
+        return self._live.runner.status.distribution(cost)
+
     def migrate(
         self,
         joins: str,
@@ -289,7 +299,7 @@ class Run:
         print(self._picture())
         if self._live.results:
             last = self._live.results[-1]
-            print(*state_lines(last), *diffusion_lines(last), sep="\n")
+            print(*state_lines(last), *diffusion_lines(last), self.distribution(), sep="\n")
         measure = self._live.spark_query.isActive and self._live.runner.can_change
         for line in explained_plans(self._live.migrator, measure=measure):
             print(line)

@@ -112,8 +112,8 @@ class Writer:
         """
         if once is not None:
             raise ConfigError("trigger(once=True) is not supported; use trigger(availableNow=True)")
-        for name, given in (("continuous", continuous), ("realTime", realTime)):
-            if given is not None:
+        for name, value in (("continuous", continuous), ("realTime", realTime)):
+            if value is not None:
                 raise ConfigError(
                     f"trigger({name}=...) is not supported: queries are answered in micro-batches; {PACE}"
                 )
@@ -154,9 +154,9 @@ class Writer:
 
     def _check_partitions(self) -> None:
         names, chosen = self._query.schema.names, self._sink.partition_by
-        known = {name.lower() for name in names}
+        columns = {name.lower() for name in names}
         for column in chosen:
-            if column.lower() not in known:
+            if column.lower() not in columns:
                 raise ConfigError(f"partitionBy: the answer has no column {column!r}; {did_you_mean(column, names)}")
-        if chosen and known <= {column.lower() for column in chosen}:
+        if chosen and columns <= {column.lower() for column in chosen}:
             raise ConfigError("partitionBy: a column has to be left for the files, but all are named")

@@ -172,8 +172,8 @@ class _Answers:
         """Wait until `count` more answers have come."""
         until = time.monotonic() + PATIENCE
         with self._news:
-            wanted = len(self.times) + count
-            while len(self.times) < wanted:
+            expected = len(self.times) + count
+            while len(self.times) < expected:
                 self._news.wait(1)
                 if not running.isActive:
                     raise running.exception() or BenchmarkError("bench changes: the run has ended")

@@ -2,9 +2,9 @@
 
 A join of two streams with wide rows fills one processor with state, in a few partition groups. Then, `turns` times, all
 of them are diffused over the processors with one stream as master, go on with the other one as master, and come back to
-the one processor, with a batch after each. Claims: each of these changes takes less time than a
-batch, its commit included, and writes no file. Shown beside that is what they cost later: the batch after a change, in
-which processors open what they have not had before.
+the one processor, with a batch after each. Claims: each of these changes takes less time than a batch, its commit
+included, and writes no file. The later costs are shown, too: the time of the batch after a change, in which processors
+open state that is new to them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ ENTER, SWITCH, LEAVE = CHANGES = ("enter", "switch", "leave")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffusionOptions:
-    """How much state there is before anything is diffused, how it gets there, and in how many partition groups."""
+    """Options of the benchmark: the amount of state before the first change, the number of batches that bring it, and
+    the number of partition groups."""
 
     work: Path
     state: str = "1g"
@@ -39,7 +40,7 @@ class DiffusionOptions:
     groups: int = 4
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be run, before anything starts."""
+        """Refuse options that cannot be run, before anything starts."""
         for name, least in (("batches", 2), ("turns", 1), ("processors", 2), ("groups", 1)):
             if getattr(self, name) < least:
                 raise ConfigError(f"bench diffusion: {name} must be at least {least}, not {getattr(self, name)}")
@@ -48,7 +49,7 @@ class DiffusionOptions:
 
 @dataclass(frozen=True, slots=True)
 class DiffusionResult:
-    """The outcome, in seconds: of each change and of the batch after it, by what was changed, and of batches before."""
+    """The outcome, in seconds: of each kind of change, of the batches after it, and of the batches before any."""
 
     options: DiffusionOptions
     machine: Machine

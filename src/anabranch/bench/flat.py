@@ -209,10 +209,10 @@ def _measure(
             driver_memory=heap or options.driver_memory,
         )
     )
-    found = measurement.outcome.results
-    if found != source.expected_results:
-        raise BenchmarkError(f"expected {source.expected_results:,} results from {source.path}, found {found:,}")
-    report(f"{source.rows:,} rows, {found:,} results in {measurement.outcome.seconds:.1f} s")
+    results = measurement.outcome.results
+    if results != source.expected_results:
+        raise BenchmarkError(f"expected {source.expected_results:,} results from {source.path}, found {results:,}")
+    report(f"{source.rows:,} rows, {results:,} results in {measurement.outcome.seconds:.1f} s")
     return measurement
 
 

@@ -145,8 +145,8 @@ def _seconds(running: Run, number: int) -> list[float]:
 
 def _wait(running: Run, answers: _Answers, count: int) -> list[float]:
     """Wait for `count` more answers; the times between them."""
-    until, wanted = time.monotonic() + PATIENCE, len(answers.times) + count + 1
-    while len(answers.times) < wanted:
+    until, expected = time.monotonic() + PATIENCE, len(answers.times) + count + 1
+    while len(answers.times) < expected:
         if not running.isActive:
             raise running.exception() or BenchmarkError("bench migration: the run has ended")
         if time.monotonic() > until:

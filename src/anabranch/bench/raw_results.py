@@ -168,12 +168,12 @@ def _without_work(document: dict[str, object]) -> dict[str, object]:
 
 
 def _versions() -> dict[str, str]:
-    found = {name: version(name) for name in LIBRARIES}
+    libraries = {name: version(name) for name in LIBRARIES}
     return {
         "python": platform.python_version(),
         "java": _java(),
         "system": f"{platform.system()} {platform.machine()}",
-        **found,
+        **libraries,
     }
 
 

@@ -76,10 +76,10 @@ class ThroughputOptions:
             raise ConfigError(f"bench throughput: unknown sink {self.sink!r}; {did_you_mean(self.sink, SINKS)}")
         if not self.contenders:
             raise ConfigError("bench throughput: name at least one contender")
-        known = {GROUPBY: GROUPBY_CONTENDERS, SHARED: SHARED_CONTENDERS}.get(self.query, CONTENDERS)
+        contenders = {GROUPBY: GROUPBY_CONTENDERS, SHARED: SHARED_CONTENDERS}.get(self.query, CONTENDERS)
         for contender in self.contenders:
-            if contender not in known:
-                hint = did_you_mean(contender, known)
+            if contender not in contenders:
+                hint = did_you_mean(contender, contenders)
                 raise ConfigError(f"bench throughput: unknown contender {contender!r}; {hint}")
 
     @property
@@ -191,14 +191,14 @@ def _job(options: ThroughputOptions, source: Input, contender: str) -> Job:
 def check_agreement(runs: Mapping[str, Sequence[Measurement]], expected: int) -> None:
     """Raise unless every run has the expected number of results and all outputs are the same."""
     counts = {name: sorted({run.outcome.results for run in measured}) for name, measured in runs.items()}
-    if any(found != [expected] for found in counts.values()):
-        said = "; ".join(f"{name}: {', '.join(f'{n:,}' for n in found)}" for name, found in counts.items())
+    if any(results != [expected] for results in counts.values()):
+        said = "; ".join(f"{name}: {', '.join(f'{n:,}' for n in results)}" for name, results in counts.items())
         raise BenchmarkError(
             "the contenders' result counts are wrong, so their times mean nothing:"
             f" expected {expected:,} results from the input, found {said}"
         )
     checksums = {name: sorted({str(run.outcome.checksum) for run in measured}) for name, measured in runs.items()}
-    if len({checksum for found in checksums.values() for checksum in found}) > 1:
+    if len({checksum for values in checksums.values() for checksum in values}) > 1:
         raise BenchmarkError(f"equally many results, but not the same ones; sums of row hashes: {checksums}")
 
 

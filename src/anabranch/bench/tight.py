@@ -95,12 +95,12 @@ def run(options: MemoryOptions, report: Callable[[str], None]) -> MemoryResult:
                 query=MULTIWAY,
                 memory=None if name == AMPLE else options.memory,
             )
-            found = measure(job)
-            if found.outcome.results != source.expected_results:
-                said = f"{found.outcome.results:,} results instead of {source.expected_results:,}"
+            measurement = measure(job)
+            if measurement.outcome.results != source.expected_results:
+                said = f"{measurement.outcome.results:,} results instead of {source.expected_results:,}"
                 raise BenchmarkError(f"bench memory, {name}: {said}")
-            report(f"{name}: {found.outcome.seconds:.1f} s, {found.outcome.results:,} results")
-            runs[name].append(found)
+            report(f"{name}: {measurement.outcome.seconds:.1f} s, {measurement.outcome.results:,} results")
+            runs[name].append(measurement)
 
     def batch(name: str) -> float:
         return median(one.outcome.steady_milliseconds for one in runs[name])
@@ -109,7 +109,7 @@ def run(options: MemoryOptions, report: Callable[[str], None]) -> MemoryResult:
         return median(one.memory.python for one in runs[name])
 
     largest = max(one.outcome.state_bytes for one in runs[AMPLE])
-    kept = {name: tuple(found) for name, found in runs.items()}
+    kept = {name: tuple(measurements) for name, measurements in runs.items()}
     return MemoryResult(options, machine, largest, kept, batch(AMPLE) / batch(TIGHT), python(TIGHT) / python(SHORT))
 
 

@@ -12,9 +12,9 @@ which source goes on with the watermark of which other (`with_sources_of`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
@@ -48,34 +48,20 @@ def carry_over(
     sources = _source_names(before, plan)
     groupings = before["groupings"], plan["groupings"]
     operators = before["operators"], plan["operators"]
-    totals = dict(last.totals)
-    for name in ("received", "late", "rejected"):
-        totals[name] = _listed(totals[name], *sources, 0)
-    totals["results"] = {name: rows for name, rows in totals["results"].items() if name in plan["queries"]}
-
-    routings = _listed(last.routings, *operators, None)
-    homes = {families[n]: routing.placement for n, routing in enumerate(routings) if routing is not None}
-    converted_initial = [converted(placement, initial.processors, last.processors) for placement in initial.placements]
     former_initial = _listed(last.initial.placements, *operators, None)
+    kept_initial = tuple(
+        new if former is None else former for new, former in zip(initial.placements, former_initial, strict=True)
+    )
     step = replace(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
-        routings=tuple(
-            Routing(homes.get(families[n], converted_initial[n])) if routing is None else routing
-            for n, routing in enumerate(routings)
-        ),
-        totals=totals,
+        routings=_with_new_operators(_listed(last.routings, *operators, None), initial, families, last.processors),
+        totals=_totals(last.totals, sources, plan["queries"]),
         clean_up=under(last.clean_up, before, plan),
         hold=under(last.hold, before, plan),
         moving=(),
-        initial=InitialPlacement(
-            last.initial.processors,
-            tuple(
-                new if former is None else former
-                for new, former in zip(initial.placements, former_initial, strict=True)
-            ),
-        ),
+        initial=InitialPlacement(last.initial.processors, kept_initial),
         families=tuple(families),
         apart=tuple(n for n, name in enumerate(operators[1]) if name in {operators[0][m] for m in last.apart}),
     )
@@ -88,8 +74,27 @@ def carry_over(
     )
 
 
+def _with_new_operators(
+    routings: Sequence[Routing | None], initial: InitialPlacement, families: Sequence[int], processors: int
+) -> tuple[Routing, ...]:
+    """Give new operators, those without a routing, the placement of their family or else their initial one."""
+    homes = {families[n]: routing.placement for n, routing in enumerate(routings) if routing is not None}
+    own = [converted(placement, initial.processors, processors) for placement in initial.placements]
+    return tuple(
+        Routing(homes.get(families[n], own[n])) if routing is None else routing for n, routing in enumerate(routings)
+    )
+
+
+def _totals(
+    before: Mapping[str, Any], sources: tuple[list[str], list[str]], queries: Collection[str]
+) -> dict[str, Any]:
+    """Totals of the sources and the queries of another plan."""
+    listed = {name: _listed(before[name], *sources, 0) for name in ("received", "late", "rejected")}
+    return {**before, **listed, "results": {name: rows for name, rows in before["results"].items() if name in queries}}
+
+
 def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
-    """Where operators are after the last step of a checkpoint, by identity; None before the first."""
+    """The allocation of operators, by identity, after the last step of a checkpoint; None before the first."""
     last = checkpoint.last_step()
     if last is None:
         return None

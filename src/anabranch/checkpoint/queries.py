@@ -70,7 +70,7 @@ def remove_query(checkpoint: Checkpoint, name: str, version: str) -> list[str]:
         if last is None:
             raise ConfigError(f"{checkpoint.path} has not answered anything yet; start it with the queries you want")
         plan = checkpoint.plan(checkpoint.plan_number)
-        left = {known: entry for known, entry in plan["queries"].items() if known != name}
+        left = {other: entry for other, entry in plan["queries"].items() if other != name}
         if len(left) == len(plan["queries"]):
             hint = did_you_mean(name, list(plan["queries"]))
             raise ConfigError(f"{checkpoint.path} answers no query {name!r}; {hint}")
@@ -107,32 +107,13 @@ def requests_after(
     last = checkpoint.last_step()
     if last is None:
         return [replace(request, since=1) for request in requests]
-    before = answered_queries(checkpoint, last)
-    where, version = checkpoint.path, checkpoint.next_plan
+    before, version = answered_queries(checkpoint, last), checkpoint.next_plan
     names = {request.name: request.name for request in requests}
     if len(before) == 1 and len(requests) == 1 and not removed:
         names = {requests[0].name: next(iter(before))}  # the name of a single query makes no difference
-    mismatches = [
-        f"{place} was {short(was)} and is now {short(now)}"
-        for request in requests
-        if names[request.name] in before and request.name != changed
-        for place, was, now in differences(
-            {"query": before[names[request.name]]["query"]}, {"query": described[request.name]}
-        )
-    ]
-    for request in requests:
-        _check_not_replaced(request.name, described[request.name], before.get(names[request.name]), changed)
-    if mismatches:
-        raise ResumeMismatchError(
-            f"checkpoint {where} cannot be resumed: {'; '.join(mismatches)}. Run the query it was made with, or give "
-            "the changed one a new checkpoint directory"
-        )
-    missing = sorted(before.keys() - set(names.values()) - set(removed))
-    if missing:
-        raise ResumeMismatchError(
-            f"checkpoint {where} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
-            f"Start it, too, or let it go: start(..., missing='remove'), or: anabranch remove {where} {missing[0]!r}"
-        )
+    unchanged = {name: described[name] for name in names if name != changed}
+    _check_same(checkpoint, unchanged, {name: before[former] for name, former in names.items() if former in before})
+    _check_none_missing(checkpoint, sorted(before.keys() - set(names.values()) - set(removed)))
     # A query that was added, and has had no batch since, is still the same query.
     in_force = checkpoint.plan(checkpoint.plan_number)["queries"]
     added = {name: entry["since"] for name, entry in in_force.items() if entry["query"] == described.get(name, {})}
@@ -162,14 +143,39 @@ def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str
     return former
 
 
-def _check_not_replaced(name: str, described: Json, before: Json | None, changed: str | None) -> None:
+def _check_same(checkpoint: Checkpoint, described: Mapping[str, Json], before: Mapping[str, Json]) -> None:
+    """Refuse queries that are not described as they were `before`; both are by name."""
+    shared = {name: before[name] for name in described if name in before}
+    mismatches = [
+        f"{place} was {short(was)} and is now {short(now)}"
+        for name, entry in shared.items()
+        for place, was, now in differences({"query": entry["query"]}, {"query": described[name]})
+    ]
+    for name, entry in shared.items():
+        _check_not_replaced(name, described[name], entry)
+    if mismatches:
+        raise ResumeMismatchError(
+            f"checkpoint {checkpoint.path} cannot be resumed: {'; '.join(mismatches)}. Run the query it was made with, "
+            "or give the changed one a new checkpoint directory"
+        )
+
+
+def _check_not_replaced(name: str, described: Json, before: Json) -> None:
     """Refuse a query that is described as it was before it was changed while it ran."""
-    if before is None or name == changed or "changed" not in before or before["query"] == described:
-        return
-    if described in before["changed"]["before"]:
+    if "changed" in before and before["query"] != described and described in before["changed"]["before"]:
         raise ResumeMismatchError(
             f"the query {name!r} was changed while it ran (run.change), and this is what it was before. Start it as it "
             f"is now: {before['changed']['text']}"
+        )
+
+
+def _check_none_missing(checkpoint: Checkpoint, missing: Sequence[str]) -> None:
+    """Refuse to go on without queries that the checkpoint answers."""
+    if missing:
+        path = checkpoint.path
+        raise ResumeMismatchError(
+            f"checkpoint {path} cannot be resumed: it also answers the query {missing[0]!r}, which is not started. "
+            f"Start it, too, or let it go: start(..., missing='remove'), or: anabranch remove {path} {missing[0]!r}"
         )
 
 

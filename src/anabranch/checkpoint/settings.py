@@ -78,12 +78,12 @@ NAMES = (*_HOW_TEXT_IS_READ, *_WHAT_EXPRESSIONS_GIVE)
 
 def describe_engine(version: str, groups: int, settings: Settings | None) -> Json:
     """The part of a checkpoint's description that all its plans have in common."""
-    known = dict(settings or {})
+    recorded = dict(settings or {})
     return {
         "engine version": ".".join(version.split(".")[:2]),
         "groups": groups,
-        "session time zone": known.pop(TIME_ZONE, None),
-        "settings": known,
+        "session time zone": recorded.pop(TIME_ZONE, None),
+        "settings": recorded,
     }
 
 

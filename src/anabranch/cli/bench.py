@@ -25,6 +25,7 @@ ENGINE = {
     "changes": "the pause that a query sees when others are added to its run and removed from it",
     "migration": "batches of a query with much state while it migrates to another order of its joins",
     "orders": "a join of four streams that starts in its worst order, in turn with one that starts in its best",
+    "skew": "a join with a hot key: hash partitioned, diffused and by Spark itself, in turn",
 }
 
 # The figures of the papers, each with the claim that is checked, as in its experiment.

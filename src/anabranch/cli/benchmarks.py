@@ -18,6 +18,7 @@ from anabranch.bench import flat as flat_benchmark
 from anabranch.bench import migration as migration_benchmark
 from anabranch.bench import orders as orders_benchmark
 from anabranch.bench import relocation as relocation_benchmark
+from anabranch.bench import skew as skew_benchmark
 from anabranch.bench import throughput as throughput_benchmark
 from anabranch.bench import tight as memory_benchmark
 from anabranch.bench.changes import ChangesOptions
@@ -33,10 +34,12 @@ from anabranch.bench.contenders.job import (
 )
 from anabranch.bench.diffusion import DiffusionOptions
 from anabranch.bench.flat import EXPERIMENTS, FlatOptions
+from anabranch.bench.inputs.skewed import INPUTS
 from anabranch.bench.migration import MigrationOptions
 from anabranch.bench.orders import OrdersOptions
 from anabranch.bench.raw_results import Origin, Result, as_json
 from anabranch.bench.relocation import RelocationOptions
+from anabranch.bench.skew import SkewOptions
 from anabranch.bench.throughput import ThroughputOptions
 from anabranch.bench.tight import MemoryOptions
 from anabranch.cli.bench_output import Save, begin, keep, report, require, show, working_folder
@@ -70,6 +73,7 @@ Options = TypeVar(
     ChangesOptions,
     MigrationOptions,
     OrdersOptions,
+    SkewOptions,
 )
 
 
@@ -91,6 +95,7 @@ _DIFFUSION = _defaults(DiffusionOptions)
 _CHANGES = _defaults(ChangesOptions)
 _MIGRATION = _defaults(MigrationOptions)
 _ORDERS = _defaults(OrdersOptions)
+_SKEW = _defaults(SkewOptions)
 
 
 @reported
@@ -358,6 +363,33 @@ def orders(
     reported beside it.
     """
     _measure_here("orders", OrdersOptions, orders_benchmark, locals())
+
+
+@reported
+def skew(
+    only: Annotated[
+        list[str] | None, typer.Option("--input", help=f"Repeat to choose some of {', '.join(INPUTS)}; else all.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="Rows of both streams per batch.", min=3)] = _SKEW["rows"],
+    batches: Annotated[int, typer.Option(help="Batches of each.", min=1, max=100)] = _SKEW["batches"],
+    window: Annotated[int, typer.Option(help="Batches in a window.", min=1)] = _SKEW["window"],
+    last: Annotated[int, typer.Option(help="Batches that count in the end.", min=1)] = _SKEW["last"],
+    processors: Annotated[
+        int, typer.Option(help="Query processors; for Spark's join, shuffle partitions.", min=2)
+    ] = _SKEW["processors"],
+    seed: Seed = _SKEW["seed"],
+    work: Work = None,
+    save: Save = None,
+    as_json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """A join with a hot key: hash partitioned, with the policy Diffusion, and by Spark itself, batch by batch in turn.
+
+    Half of both streams is on one key; and Nexmark's bids and auctions, hot bidders a thousand times hotter. Checks the
+    answers, and by count that the busiest processor has at most 1.3 times the mean work with diffusion, and over twice
+    without; the exit code is 1 if not. Throughput is reported beside it.
+    """
+    _measure_here("skew", SkewOptions, skew_benchmark, locals() | {"inputs": tuple(only or INPUTS)})
 
 
 def _compare(bench: str, chosen: dict[str, Any], contenders: tuple[str, ...], **fixed: Any) -> None:

@@ -19,6 +19,7 @@ from anabranch.manager.actions import ACTIONS, Action
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.relocate_groups import note_relocations
 from anabranch.manager.actions.sentence import Sentence
+from anabranch.manager.allocation.properties import NO_PROPERTIES, Properties
 from anabranch.manager.connection_manager import ConnectionManager
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
@@ -43,6 +44,7 @@ class DecisionMaker:
         clock: Callable[[], float] = time.time,
         spanning: dict[int, Policy] | None = None,
         cuts: FileCuts | None = None,
+        properties: Properties = NO_PROPERTIES,
     ) -> None:
         """Nothing is done yet. Runs are found in the folder `state`.
 
@@ -53,7 +55,7 @@ class DecisionMaker:
         self._clock = clock
         self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
         self.cuts = FileCuts(state, plan.groups) if cuts is None else cuts
-        self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock)
+        self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock, properties)
         self.connections = ConnectionManager(plan, self.cuts, clock)
 
     def adapt(self, moment: Moment, distribution: Distribution, reports: Sequence[Report]) -> Change:

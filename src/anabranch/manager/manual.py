@@ -21,7 +21,7 @@ from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import numbered
-from anabranch.plan.placement import Placement, even_placement, rescaled
+from anabranch.plan.placement import Placement, converted, even_placement
 from anabranch.state.groups import GroupSet
 
 
@@ -130,7 +130,8 @@ def rescaled_placements(
 ) -> tuple[Placement, ...]:
     """The placements on another number of processors: where the pattern puts them, families as their first operator.
 
-    What it spreads over all processors stays where it is as far as an even spread allows.
+    What it spreads over all processors stays where it is as far as an even spread allows; an operator that was
+    reallocated to one processor stays whole.
     """
     if not is_whole(processors) or processors < 1:
         raise ConfigError(f"processors must be a positive whole number, not {processors!r}")
@@ -138,7 +139,9 @@ def rescaled_placements(
     everybody = tuple(range(processors))
     homes = check_placed(pattern, graph, everybody, pattern.place(graph, everybody))
     return tuple(
-        rescaled(placement, processors) if hosts is None else spread_over(hosts, len(placement))
+        converted(placement, distribution.processors, processors)
+        if hosts is None
+        else spread_over(hosts, len(placement))
         for hosts, placement in zip((homes[n] for n in plan.families), distribution.placements, strict=True)
     )
 

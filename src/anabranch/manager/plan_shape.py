@@ -77,6 +77,17 @@ class PlanShape:
             if len(operator.ports) > 1 and operator.spillable and operator.family in alone
         )
 
+    @property
+    def parted(self) -> tuple[int, ...]:
+        """The operators that have a family of their own, or a smaller one, where kin of theirs has another."""
+        sizes = {family: self.families.count(family) for family in self.families}
+        largest: dict[int, int] = {}
+        for operator in self.operators:
+            best = largest.setdefault(operator.kindred, operator.family)
+            if sizes[operator.family] > sizes[best]:
+                largest[operator.kindred] = operator.family
+        return tuple(operator.number for operator in self.operators if operator.family != largest[operator.kindred])
+
     def members(self, family: int) -> list[int]:
         """The operators of a family."""
         return [operator.number for operator in self.operators if operator.family == family]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from anabranch.manager.allocation.properties import NO_PROPERTIES, Properties
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.memory.debt import owing_groups
@@ -46,13 +47,19 @@ class RuntimeMonitor:
     """Makes snapshots of a run; remembers when it made the last one, and what has just come back from disk."""
 
     def __init__(
-        self, plan: PlanShape, memory: MemoryBudgets, cuts: Cuts, clock: Callable[[], float] = time.time
+        self,
+        plan: PlanShape,
+        memory: MemoryBudgets,
+        cuts: Cuts,
+        clock: Callable[[], float] = time.time,
+        properties: Properties = NO_PROPERTIES,
     ) -> None:
         """No snapshot has been made yet."""
         self._plan = plan
         self._memory = memory
         self._cuts = cuts
         self._clock = clock
+        self._properties = properties
         self._looked = clock()
         self._returned: tuple[dict[int, GroupSet], dict[int, GroupSet]] = ({}, {})  # before the last step, and in it
 
@@ -89,6 +96,7 @@ class RuntimeMonitor:
                     spilled_bytes=manifest.spilled_bytes,
                     held_bytes=sum(piece.bytes for piece in manifest.held()),
                     moves=distribution.is_moving(p) or p in relocating,
+                    properties=self._properties.processors.get(p, {}),
                 )
             )
         return Snapshot(
@@ -100,6 +108,7 @@ class RuntimeMonitor:
             arrived=moment.arrived,
             usual=moment.usual,
             awaiting=moment.awaiting,
+            properties=self._properties.plan,
             orders=moment.orders,
             routings=distribution.routings,
         )
@@ -130,6 +139,7 @@ class RuntimeMonitor:
             rows=report.worked[number],
             results=report.produced[number],
             cpu=report.operator_cpu_ms[number] / 1000,
+            properties=self._properties.operators.get(operator.name, {}),
         )
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from anabranch.manager.actions import Action
+from anabranch.manager.allocation.properties import Values
 from anabranch.manager.order_costs import OrderCosts
 from anabranch.manager.plan_shape import PlanShape
 from anabranch.plan.routing import Routing
@@ -48,6 +49,7 @@ class OperatorView:
     the operator that are diffused over several processors, wherever these are; None if there are none.
 
     In the last step it worked on so many `rows`, which gave so many `results`, and took so many seconds of CPU time.
+    Its `properties` are what the user knows of it.
     """
 
     operator: int
@@ -64,6 +66,7 @@ class OperatorView:
     rows: int = 0
     results: int = 0
     cpu: float = 0.0
+    properties: Values = field(default_factory=dict)
 
     @property
     def waits(self) -> bool:
@@ -82,7 +85,7 @@ class ProcessorView:
 
     Since the last snapshot it was `busy` for so many seconds, in which it had so many of CPU time (`cpu`) and its
     operators worked on so many `rows`. `held_bytes` are those of rows that wait in its buffer. It `moves` while groups
-    are on their way to it or from it.
+    are on their way to it or from it. Its `properties` are what the user knows of it.
     """
 
     processor: int
@@ -96,6 +99,7 @@ class ProcessorView:
     spilled_bytes: int = 0
     held_bytes: int = 0
     moves: bool = False
+    properties: Values = field(default_factory=dict)
 
     @property
     def unspillable_bytes(self) -> int:
@@ -171,7 +175,8 @@ class Snapshot:
     The batch brought `arrived` rows, where `usual` is what batches bring on average; 0 if that is not known, or if it
     was a step without a batch. Somebody may be `awaiting` the results of all groups that were spilled up to a step.
     `orders` are the costs of orders of joins as they were measured last, None before the first time; a policy has them
-    measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go.
+    measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go. The
+    `properties` are what the user knows of the plan.
     """
 
     step: int
@@ -184,6 +189,7 @@ class Snapshot:
     awaiting: int | None = None
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
+    properties: Values = field(default_factory=dict)
 
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""

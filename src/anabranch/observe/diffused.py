@@ -56,6 +56,6 @@ class DiffusedGroups:
 def overhead(diffused: tuple[DiffusedGroups, ...], copied: int) -> str:
     """The rows of a step that were received more than once, and how many were expected."""
     expected = [entry.expected_copies for entry in diffused]
-    known = sum(copies for copies in expected if copies is not None)
-    told = f", {format_count(round(known))} expected" if None not in expected else ""
-    return f"{format_count(copied)} rows copied{told}"
+    sure = sum(copies for copies in expected if copies is not None)
+    compared = f", {format_count(round(sure))} expected" if None not in expected else ""
+    return f"{format_count(copied)} rows copied{compared}"

@@ -54,7 +54,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class ProcessorProgress:
-    """The state of a processor after a step, and its work in the step.
+    """The state of a processor after a step, and its work in the step, in which its operators worked on so many `rows`.
 
     It owes about `owed` results; with `owed_at_most` that number is only a bound. Of `active_bytes`,
     `unspillable_bytes` cannot be pushed to disk. `results` are rows that it added to answers, `held_rows` wait.
@@ -75,6 +75,7 @@ class ProcessorProgress:
     busy_ms: float
     cpu_ms: float
     idle_ms: float
+    rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,15 @@ class OperatorProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class ManagerProgress:
+    """What the manager took in a step to decide on adaptations, reading reports included, and what it has in memory."""
+
+    cpu_ms: float = 0.0
+    report_bytes: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
 
@@ -102,6 +112,7 @@ class Progress:
     totals: Totals
     processors: tuple[ProcessorProgress, ...]
     operators: tuple[OperatorProgress, ...]
+    manager: ManagerProgress = ManagerProgress()
     diffused: tuple[DiffusedGroups, ...] = ()
 
     @property
@@ -165,6 +176,11 @@ def as_dict(progress: Progress) -> dict[str, Any]:
         "totals": _totals(progress.totals),
         "processors": [_processor(entry) for entry in progress.processors],
         "operators": [_operator(entry) for entry in progress.operators],
+        "manager": {
+            "cpuMs": round(progress.manager.cpu_ms, 1),
+            "reportBytes": progress.manager.report_bytes,
+            "memoryBytes": progress.manager.memory_bytes,
+        },
         "diffused": [entry.as_dict() for entry in progress.diffused],
     }
 
@@ -192,6 +208,7 @@ def _processor(entry: ProcessorProgress) -> dict[str, Any]:
         "owingGroups": entry.owing_groups,
         "owedResults": entry.owed,
         "owedResultsAre": "at most" if entry.owed_at_most else "about",
+        "rows": entry.rows,
         "results": entry.results,
         "heldRows": entry.held_rows,
         "busyMs": round(entry.busy_ms, 1),

@@ -221,7 +221,7 @@ def _numbers(story: Story, elapsed: float) -> Table:
 
 
 def _diffused(last: BatchSummary) -> tuple[str, Text]:
-    """How many groups are diffused, and which rows that multiplied."""
+    """The number of diffused groups, and of rows that were received more than once."""
     groups = sum(len(entry.groups) for entry in last.diffused)
     masters = ", ".join(dict.fromkeys(entry.master for entry in last.diffused))
     spread = f"groups, {masters} spread; " if groups else "groups; "

@@ -78,9 +78,11 @@ def explain(
     processors: int,
     measured: Measured | None = None,
     flow: Dataflow | None = None,
+    parted: Sequence[str] = (),
 ) -> Picture:
     """The picture of a plan; `key_types`, `rounds` and `placements` are per operator. With the `flow` of rows between
-    operators it says what the placement costs."""
+    operators it says what the placement costs. Operators that are `parted` run apart from others that they could run
+    fused with."""
     places = [
         f"round {number + 1} {placement_text(p, processors)}" for number, p in zip(rounds, placements, strict=True)
     ]
@@ -89,6 +91,8 @@ def explain(
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
     cost = "" if flow is None else _placement_cost(flow, placements)
+    if parted:
+        cost += f"; placed like their kin, {', '.join(parted)} would need no round of their own"
     where = f"{groups} partition groups on {processors} processor(s)"
     return Picture(root, f"{where}, exchanged by key hash in {needed}{cost}")
 

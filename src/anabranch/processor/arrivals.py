@@ -113,7 +113,8 @@ def _bad_rows(attempt: Attempt, packed: pa.RecordBatch, copies: NDArray[np.bool_
     counted = ~np.isin(packed.column(INPUT).to_numpy(), list(attempt.plan.shadows))
     counted &= True if copies is None else ~copies
     lines = [text for text in column.filter(pa.array(counted)).to_pylist() if text is not None]
-    attempt.report.rejected_file = _write_lines(attempt, "rejected", lines)
+    if lines:
+        attempt.report.rejected_file = _write_lines(attempt, "rejected", lines)
     return mask
 
 

@@ -13,7 +13,7 @@ What other ports have is complete at each host if it is complete at the home: a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from anabranch.plan.routing import Everywhere, PortRouting, Routing, port_routings
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
+from anabranch.state.runs.run import RunFile
 from anabranch.state.runs.slice import Cuts, Slice
 from anabranch.state.share import home_groups, port_groups
 from anabranch.state.spill import bytes_by_group, rows_by_group
@@ -85,30 +86,30 @@ def _misplaced(listed: Sequence[Sequence[Slice]], routing: PortRouting, cuts: Cu
 
 def _doubled(listed: Sequence[Sequence[Slice]], count: int, cuts: Cuts) -> Iterator[tuple[int, str]]:
     """Rows that are in two slices: of all ranges of a file, one begins before another ends."""
-    ranges: dict[str, list[tuple[int, int, int]]] = {}
-    edges: dict[str, NDArray[np.int64]] = {}
+    ranges: dict[RunFile, list[NDArray[np.int64]]] = {}
     for p, pieces in enumerate(listed):
         for piece in pieces:
-            edges[piece.file.name] = cuts(piece.file)
-            own = ranges.setdefault(piece.file.name, [])
-            own += [(start, stop, p) for start, stop in _ranges(piece, edges[piece.file.name])]
-    for name, own in ranges.items():
-        reached, by = 0, 0
-        for start, stop, p in sorted(own):
-            if start < reached:
-                group = int(np.searchsorted(edges[name], start, side="right")) - 1
-                who = f"processors {by} and {p} both list" if by != p else f"processor {p} lists twice"
-                yield min(group, count - 1), f"{who} rows {start} to {min(stop, reached)} of {name}"
-            if stop > reached:
-                reached, by = stop, p
+            ranges.setdefault(piece.file, []).append(_ranges(piece, p, cuts))
+    for file, parts in ranges.items():
+        starts, stops, by = np.concatenate(parts, axis=1)
+        order = np.argsort(starts, kind="stable")
+        starts, stops, by = starts[order], stops[order], by[order]
+        reached = np.maximum.accumulate(stops)
+        for n in (1 + np.flatnonzero(starts[1:] < reached[:-1])).tolist():
+            other = int(by[int(np.flatnonzero(stops[:n] == reached[n - 1])[0])])
+            who = f"processors {other} and {by[n]} both list" if other != by[n] else f"processor {other} lists twice"
+            group = min(int(np.searchsorted(cuts(file), starts[n], side="right")) - 1, count - 1)
+            yield group, f"{who} rows {starts[n]} to {min(stops[n], reached[n - 1])} of {file.name}"
 
 
-def _ranges(piece: Slice, edges: NDArray[np.int64]) -> Iterable[tuple[int, int]]:
-    """The ranges of rows that a slice lists, in ascending order."""
+def _ranges(piece: Slice, processor: int, cuts: Cuts) -> NDArray[np.int64]:
+    """The ranges of rows that a slice lists, ascending: where they begin, where they end, and who lists them."""
     if piece.groups is None:
-        return [(piece.start, piece.stop)]
-    clipped = edges.clip(piece.start, piece.stop).tolist()
-    return [(clipped[g], clipped[g + 1]) for g in piece.groups.numbers().tolist() if clipped[g] < clipped[g + 1]]
+        return np.array([[piece.start], [piece.stop], [processor]], dtype=np.int64)
+    edges, numbers = cuts(piece.file).clip(piece.start, piece.stop), piece.groups.numbers()
+    starts, stops = edges[numbers], edges[numbers + 1]
+    filled = starts < stops
+    return np.array([starts[filled], stops[filled], np.full(int(filled.sum()), processor)], dtype=np.int64)
 
 
 def _missing(

@@ -48,6 +48,11 @@ class Statistics:
         total: NDArray[np.int64] = self.arrivals.sum(axis=1)
         return total
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that the vectors take."""
+        return sum(vector.nbytes for vector in self._vectors)
+
     def present(self) -> Statistics:
         """Without the groups for which all is 0."""
         positions = np.flatnonzero((self.bytes > 0) | (self.produced > 0) | (self.inserted > 0))

@@ -2,7 +2,7 @@
 
 A batch brings each group so many rows; a row takes a processor `1 / speed` seconds, and has 10 bytes that stay. What a
 policy decides after a batch is so in the next. Rows of groups that are held wait. An order of joins makes every row
-cost as much as `orders` says.
+cost as much as `orders` says; to migrate may be refused.
 """
 
 from __future__ import annotations
@@ -53,6 +53,8 @@ class Model:
     held: frozenset[int] = frozenset()
     hosts: dict[int, DiffuseGroups] = field(default_factory=dict)
     evaluations: int | None = None
+    refuses: bool = False
+    refused: frozenset[str] = frozenset()
     longest: list[float] = field(default_factory=list)
     log: list[tuple[int, Action]] = field(default_factory=list)
     told: list[tuple[int, Sentence]] = field(default_factory=list)
@@ -112,6 +114,8 @@ class Model:
                 for group in action.groups:
                     self.on_disk[group] += sum(self.state[group])
                     self.state[group] = []
+            case MigrateQuery() if self.refuses:
+                self.refused |= {action.joins}
             case MigrateQuery():
                 self.order, self.evaluations = action.joins, 0
             case DiffuseGroups():
@@ -178,7 +182,7 @@ class Model:
         )
         if self.evaluations is not None:
             self.evaluations += 1
-        orders = QueryOrders(plans, evaluations=self.evaluations)
+        orders = QueryOrders(plans, refused=self.refused, evaluations=self.evaluations)
         return OrderCosts(self.batch, self.batch, self.time, 0.0, {"query": orders})
 
     def done(self, kind: type, first: int = 0) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import (
+    DiffuseGroups,
     HoldGroups,
     MigrateQuery,
     RelocateGroups,
@@ -116,6 +118,32 @@ def test_a_query_goes_on_in_the_order_of_joins_that_a_turn_of_selectivity_makes_
     assert outcome.details["measured"]["gain"] == pytest.approx(outcome.details["predicted"]["gain"], rel=0.1)
 
 
+def test_a_wish_that_is_refused_is_told_and_lets_others_go_on() -> None:
+    cluster = model(orders={"A B": 1.0, "B A": 1.5}, refuses=True)
+    cluster.run(10)
+    cluster.orders = {"A B": 3.0, "B A": 1.5}
+    cluster.run(4)
+    assert len(cluster.done(MigrateQuery)) == 1
+    [outcome] = cluster.events("outcome")
+    assert outcome.details["measured"] is None
+    assert outcome.text.endswith("it was not carried out")
+    cluster.speeds[1] = 0.3 * FAST
+    cluster.run(10)
+    assert cluster.done(RelocateGroups)
+    assert len(cluster.done(MigrateQuery)) == 1
+
+
+def test_a_group_that_is_too_much_for_any_processor_is_spread_over_several() -> None:
+    cluster = model()
+    cluster.run(10)
+    cluster.rates[12] = 2_500
+    cluster.run(10)
+    assert cluster.done(DiffuseGroups) == [12]
+    assert cluster.longest[-1] < 0.7 * cluster.longest[10]
+    cluster.run(30)
+    assert len(cluster.log) <= 3
+
+
 def test_each_adaptation_is_told_with_its_prediction_and_later_with_its_outcome() -> None:
     cluster = model()
     cluster.run(10)
@@ -156,6 +184,7 @@ def test_a_proposer_that_was_wrong_is_believed_less_and_slowly_more_again() -> N
         ("load_balancing", lambda cluster: cluster.speeds.__setitem__(1, 0.3 * FAST)),
         ("skew_buffer", lambda cluster: cluster.speeds.__setitem__(1, 0.3 * FAST)),
         ("migration", lambda cluster: setattr(cluster, "orders", {"A B": 3.0, "B A": 1.5})),
+        ("diffusion", lambda cluster: cluster.rates.__setitem__(12, 2_500)),
         ("relocation", lambda cluster: setattr(cluster, "memory", [120_000, 200_000, 200_000, 200_000])),
     ],
 )
@@ -183,10 +212,10 @@ def test_a_dry_run_tells_what_it_would_do_and_does_nothing() -> None:
     assert len(cluster.told) <= 30 * 4
 
 
-@given(st.integers(2, 5), st.randoms(use_true_random=False))
-@examples(30)
-def test_no_processor_takes_part_in_two_adaptations_at_a_time_whatever_happens(processors: int, chance: object) -> None:
-    draw = chance.random  # type: ignore[attr-defined]
+@given(st.integers(2, 5), st.integers(0, 1 << 30))
+@examples(20)
+def test_no_processor_takes_part_in_two_adaptations_at_a_time_whatever_happens(processors: int, seed: int) -> None:
+    draw = random.Random(seed).random
     cluster = model(processors=processors, memory=[1 << 30] * processors, orders={"A B": 1.0, "B A": 1.5})
     for _ in range(8):
         cluster.speeds = [FAST * (0.2 + draw()) for _ in range(processors)]
@@ -201,7 +230,10 @@ def test_no_processor_takes_part_in_two_adaptations_at_a_time_whatever_happens(p
                 parts.setdefault(p, []).append(batch)
     for batches in parts.values():
         assert all(later - earlier >= WATCHED for earlier, later in pairwise(batches))
-    assert all(cluster.bytes_at(p) <= cluster.memory[p] for p in range(processors)), "spilled after the last batch"
+    # A budget is kept at once, unless groups that have just moved away were not enough.
+    last = [action for batch, action in cluster.log if batch == cluster.batch]
+    moved = {p for action in last if isinstance(action, RelocateGroups) for p in (action.sender, action.receiver)}
+    assert all(cluster.bytes_at(p) <= cluster.memory[p] for p in {*range(processors)} - moved)
 
 
 def test_what_is_not_a_switch_is_refused() -> None:

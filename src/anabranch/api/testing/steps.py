@@ -33,6 +33,8 @@ from anabranch.api.testing.state import state_by_group
 from anabranch.api.testing.streams import Schema, fed_stream
 from anabranch.checkpoint.queries import REFUSE, check_missing
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.manager.allocation.table import DistributionTable
+from anabranch.manager.costs import CostModel
 from anabranch.observe.events import Event
 from anabranch.observe.numbers import parse_bytes
 from anabranch.observe.progress import as_dict
@@ -317,6 +319,11 @@ class Steps:
             return []
         lateness = lateness_of(self._run.plan.layout)
         return [as_dict(progress_of(result, lateness)) for result in self._run.results if result.step > step]
+
+    def distribution(self, cost: CostModel | None = None) -> DistributionTable:
+        """Where operators are now, as `Run.distribution` tells it."""
+        self._begin()
+        return self._run.runner.status.distribution(cost)
 
     @property
     def events(self) -> list[Event]:

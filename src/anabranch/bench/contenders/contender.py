@@ -106,8 +106,8 @@ def _state_bytes(query: Any, ours: bool) -> int:
     """The largest size of Anabranch's state after any batch."""
     if not ours:
         return 0
-    seen = [batch.step.processors for batch in query.batches_since()]
-    return max((sum(p.active_bytes + p.spilled_bytes for p in processors) for processors in seen), default=0)
+    after_batches = [batch.step.processors for batch in query.batches_since()]
+    return max((sum(p.active_bytes + p.spilled_bytes for p in processors) for processors in after_batches), default=0)
 
 
 def _session(job: Job) -> SparkSession:

@@ -1,6 +1,6 @@
-"""A join of two streams with wide rows, whose state grows by as much in each batch, and edits of that state.
+"""A join of two streams with wide rows, whose state grows evenly from batch to batch, and edits of that state.
 
-At first all state is on processor 0. An edit is a change between two batches; what it takes is the time until it is
+At first all state is on processor 0. An edit is a change between two batches. Its costs are the time until it is
 committed, and the files that it writes into the folder of the state.
 """
 
@@ -33,7 +33,7 @@ WIDTH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """What a change between two batches has taken."""
+    """The costs of a change between two batches."""
 
     seconds: float
     written_bytes: int
@@ -41,7 +41,7 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class GrowingState:
-    """The run, its input, how many batches fill it, and where its state is."""
+    """A run with its input, the number of batches that fill its state, and the folder of the state."""
 
     run: Run
     input: WideStreams
@@ -50,11 +50,11 @@ class GrowingState:
     groups: int
 
     def fill(self) -> list[float]:
-        """Let all batches but the first arrive; returns the seconds that each took."""
+        """Let all batches but the first arrive; return the seconds that each took."""
         return [self.batch() for _ in range(self.batches - 1)]
 
     def batch(self) -> float:
-        """Let one more batch arrive; returns how many seconds it took."""
+        """Let one more batch arrive; return the seconds that it took."""
         last = max((batch.number for batch in self.run.batches_since()), default=-1)
         self.input.write()
         self.run.processAllAvailable()
@@ -83,7 +83,7 @@ class GrowingState:
 def growing_state(
     spark: SparkSession, folder: Path, state: str, batches: int, *, processors: int, groups: int = DEFAULT_GROUPS
 ) -> Iterator[GrowingState]:
-    """A run in a new folder, which is removed afterwards; so many batches bring so much `state`."""
+    """A run in a new folder, which is removed afterwards; its `state` arrives in a number of `batches`."""
     shutil.rmtree(folder, ignore_errors=True)
     source = WideStreams(folder / "input", max(parse_bytes(state) // (batches * len(STREAMS) * WIDTH), 1))
     source.write()
@@ -105,7 +105,7 @@ class WideStreams:
     """Files of two streams, one each per batch."""
 
     def __init__(self, folder: Path, rows: int) -> None:
-        """Nothing is written yet; a batch has so many rows of each stream."""
+        """Write into a folder, `rows` of each stream per batch."""
         self.folder = folder
         self._rows = rows
         self._batches = 0

@@ -40,13 +40,13 @@ def descendants(root: int) -> set[int]:
                 # The name in brackets may contain anything, brackets too; the parent is the second field after it.
                 fields = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
                 children.setdefault(int(fields[1]), []).append(int(entry))
-    found: set[int] = set()
+    below: set[int] = set()
     waiting = [root]
     while waiting:
         for child in children.get(waiting.pop(), ()):
-            found.add(child)
+            below.add(child)
             waiting.append(child)
-    return found
+    return below
 
 
 def processor_of(name: bytes) -> int | None:

@@ -262,10 +262,10 @@ def _sink(table: Table | None, top: Table, folder: Path) -> SinkTarget:
 
 def _options(table: Table) -> dict[str, str]:
     options = table.options("options")
-    for known in ("path", "checkpointLocation"):
-        if any(key.lower() == known.lower() for key in options):
-            better = "path beside the options" if known == "path" else "checkpoint at the top of the file"
-            raise table.error(f"options.{known}", f"has a key of its own: write it as {better}")
+    for misplaced in ("path", "checkpointLocation"):
+        if any(key.lower() == misplaced.lower() for key in options):
+            better = "path beside the options" if misplaced == "path" else "checkpoint at the top of the file"
+            raise table.error(f"options.{misplaced}", f"has a key of its own: write it as {better}")
     return options
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from anabranch.manager.policies.active_disk import ActiveDisk
 from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.auto_migrate import AutoMigrate
+from anabranch.manager.policies.balance import Balance
+from anabranch.manager.policies.degradation import Degradation
 from anabranch.manager.policies.diffusion import Diffusion
 from anabranch.manager.policies.flux import FluxHybrid, FluxLoad, FluxMemory
 from anabranch.manager.policies.lazy_disk import LazyDisk
@@ -26,4 +28,6 @@ POLICIES = {
     "skew-buffer": SkewBuffer,
     "auto-migrate": AutoMigrate,
     "diffusion": Diffusion,
+    "balance": Balance,
+    "degradation": Degradation,
 }

@@ -28,6 +28,7 @@ from anabranch.manager.arbitration.workload import Workload, WorkloadTracker, pl
 from anabranch.manager.estimates import Circumstances, estimate, touched_by
 from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.policies.balance import Balance
+from anabranch.manager.policies.diffusion import Diffusion
 from anabranch.manager.policies.flux import FluxLoad, FluxMemory
 from anabranch.manager.policies.lazy_disk import LazyDisk
 from anabranch.manager.policies.skew_buffer import SkewBuffer
@@ -42,11 +43,12 @@ PROPOSERS: dict[str, tuple[Callable[[], Policy], ...]] = {
     "relocation": (lambda: LazyDisk(span="1 second", spill=Spill(push=0)), lambda: FluxMemory(per_round=16)),
     "load_balancing": (lambda: FluxLoad(per_round=16),),
     "skew_buffer": (SkewBuffer,),
+    "diffusion": (Diffusion,),
     "migration": (AutoMigrate,),
     "reallocation": (Balance,),
 }
 # What remembers what it has seen rather than what it has decided is never set back.
-OBSERVERS = ("skew_buffer",)
+OBSERVERS = ("skew_buffer", "diffusion")
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from anabranch.errors import ConfigError
 from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
 from anabranch.plan.allocation import Allocation, KnownAllocation, continued
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Request
+from anabranch.plan.network import Network, Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
@@ -48,8 +48,8 @@ def prepare(
     If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
     are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
 
-    Operators are placed on so many `processors`. Those of a `known` allocation stay where they are, unless the program
-    wants them elsewhere now; a running one wants what it wanted.
+    Operators are placed on a number of `processors`. Those of a `known` allocation stay where they are, unless the
+    program asks for another placement than before; a running one does not.
     """
     network = network_of(requests, streams)
     all_streams = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -61,10 +61,7 @@ def prepare(
         check_answers(spark, network, columns)
     graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
     initial = place(graph)
-    identities = [operator.identity for operator in network.operators]
-    allocation = Allocation(initial)
-    if known is not None and (running is not None or known.is_wanted(processors, identities, initial)):
-        allocation = continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
+    allocation = _allocation(network, graph, initial, processors, known, is_running=running is not None)
     layout = lay_out(
         network, columns, sources, all_streams, allocation, keep_rejected=keep_rejected, keep_late=keep_late
     )
@@ -91,10 +88,26 @@ def prepare(
     )
 
 
+def _allocation(
+    network: Network,
+    graph: OperatorGraph,
+    initial: tuple[Placement, ...],
+    processors: int,
+    known: KnownAllocation | None,
+    *,
+    is_running: bool,
+) -> Allocation:
+    """The allocation of a network: the known one where it still holds, the initial one elsewhere."""
+    identities = [operator.identity for operator in network.operators]
+    if known is None or not (is_running or known.is_wanted(processors, identities, initial)):
+        return Allocation(initial)
+    return continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
+
+
 def allocate(
     plan: PreparedPlan, sources: Sources, allocation: Allocation, *, keep_rejected: bool, keep_late: bool
 ) -> PreparedPlan:
-    """The same plan with its operators elsewhere: rounds and lanes are compiled anew, what is packed stays."""
+    """The same plan with its operators elsewhere: rounds and lanes are compiled anew, packed rows stay the same."""
     layout = lay_out(
         plan.network,
         plan.columns,

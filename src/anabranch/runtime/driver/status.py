@@ -5,13 +5,17 @@ The driver reads it to decide whether another step is needed; users see parts of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from anabranch.manager.allocation.table import DistributionTable, distribution_table
+from anabranch.manager.costs import CostModel, CpuTime
 from anabranch.manager.memory.debt import owes
+from anabranch.manager.runtime_monitor import Moment, RuntimeMonitor
 from anabranch.manager.waiting import is_spilled, rows_wait
 from anabranch.plan.explain import Measured
 from anabranch.plan.placement import Placement
 from anabranch.runtime.driver.step.context import StepContext
+from anabranch.state.report import Report
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,28 @@ class Status:
         """Whether a step without a batch can be made: there was a step, and Spark has planned no batch after it."""
         last = self.context.in_force.last
         return last is not None and not self.context.run.checkpoint.has_planned(last.batch_id)
+
+    def distribution(self, cost: CostModel | None = None) -> DistributionTable:
+        """Where operators are, with the rates of the last step; costs are those of a cost model, by default that of the
+        run's policies, if one of them has one."""
+        context = self.context
+        distribution, results = context.in_force.distribution, list(context.run.results)
+        model = cost or next((p.cost for p in context.run.settings.policies if hasattr(p, "cost")), CpuTime())
+        run = context.run
+        cuts = context.decision_maker.cuts
+        monitor = RuntimeMonitor(context.shape, run.memory, cuts, run.clock, run.settings.properties)
+        names = tuple(operator.name for operator in context.shape.operators)
+        last = results[-1] if results else None
+        fits = last is not None and last.operators == names and len(last.reports) == distribution.processors
+        reports = (
+            last.reports
+            if last is not None and fits
+            else [Report.empty(p, len(context.layout.inputs), len(names), 0) for p in range(distribution.processors)]
+        )
+        snapshot = monitor.snapshot(Moment(self.last_number, (), context.settled), distribution, reports)
+        arrived = sum(sum(report.received) for report in reports)
+        snapshot = replace(snapshot, seconds=last.seconds if last is not None and fits else 0.0, arrived=arrived)
+        return distribution_table(snapshot, distribution, context.layout.rounds, model)
 
     def measured(self) -> Measured | None:
         """Rows, results and time of this run so far, operator by operator; None before its first step."""

@@ -8,9 +8,10 @@ Spark has written into its exchange.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -38,6 +39,16 @@ from anabranch.state.store import read_document
 
 # By round and processor: the name of a report, and what it says.
 Reports = dict[tuple[int, int], tuple[str, Report, Manifest]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What it has taken to read the reports of a step: bytes, and seconds of CPU time."""
+
+    bytes: int = 0
+    seconds: float = 0.0
+
+
 NAMES = T.StructType([T.StructField(REPORT, T.StringType())])
 
 
@@ -54,6 +65,7 @@ class Processors:
         self._owned: list[tuple[GroupSet, ...]] = []
         self._copied: list[tuple[GroupSet, ...]] = []
         self._told: tuple[SparkSession, bool] | None = None
+        self.reading = Reading()
         schemas = (exchange.yielded for exchange in layout.exchanges)
         self._limited = must_limit(T.StructType([T.StructField(slot.name, slot.type) for slot in layout.slots])) or any(
             map(must_limit, schemas)
@@ -94,7 +106,10 @@ class Processors:
         if written is None:
             # Spark knows that there are no rows, and has left exchanges and processors out.
             return self.run(empty_frame(packed.sparkSession, packed.schema), _again(tasks))
-        reports = _read_reports(Path(tasks[0].reports), names)
+        begun, directory = time.thread_time(), Path(tasks[0].reports)
+        reports = _read_reports(directory, names)
+        size = sum((directory / name).stat().st_size for name, _, _ in reports.values())
+        self.reading = Reading(size, time.thread_time() - begun)
         if not self._limited and any(report.long_rows for _, report, _ in reports.values()):
             self._limited = True
             return self.run(packed, _again(tasks))

@@ -305,6 +305,11 @@ class FileCuts:
         self._remember(name, cuts)
         return cuts
 
+    @property
+    def nbytes(self) -> int:
+        """The memory that is taken by what is remembered."""
+        return sum(cuts.nbytes for cuts in self._cuts_of.values())
+
     def learn_texts(self, texts: Mapping[str, str]) -> None:
         """Remember the cuts that another process has sent (`texts`), by the name of the file."""
         for name, text in texts.items():

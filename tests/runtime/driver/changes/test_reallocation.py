@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+import anabranch as ab
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import Action, ReallocateOperator, RelocateGroups
 from anabranch.manager.snapshot import Snapshot
@@ -215,3 +216,52 @@ def test_what_cannot_be_reallocated_is_refused_with_the_reason(spark: SparkSessi
         steps.public.migrate("(B C) A", "background", pace=1)
         with pytest.raises(ConfigError, match="no operator can be reallocated while 'query' migrates"):
             steps.public.reallocate(LOWER, to=1)
+
+
+def test_moving_an_operator_every_third_batch_adds_no_row_to_any_exchange(spark: SparkSession, tmp_path: Path) -> None:
+    """By count: the rows that come out of the exchanges of each batch, with an operator that moves and without."""
+    fed, counts, answers = batches(7), {}, {}
+    for moving in (False, True):
+        folder = tmp_path / str(moving)
+        with Steps(spark, folder, TWO_KEYS, KINDS, processors=3, joins="(A B) C") as steps:
+            for n, batch in enumerate(fed):
+                if n % 3 == 0:
+                    steps.public.reallocate(UPPER, to=1 + (n // 3) % 2 if moving else 1)
+                feed(steps, batch)
+            assert len(reallocations(steps)) == (3 if moving else 1)
+            counts[moving] = [sum(report.arrived for report in result.reports) for result in steps.results]
+            answers[moving] = steps.answer
+    assert counts[True] == counts[False]
+    assert_same_rows(answers[True], answers[False])
+    assert_same_rows(answers[True], query(TWO_KEYS, everything(fed)))
+
+
+def test_parting_from_a_family_costs_one_round_with_what_the_lower_operator_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    fed = batches(2)
+    with Steps(spark, tmp_path / "c", ONE_KEY, KINDS, joins="(A B) C") as steps:
+        feed(steps, fed[0])
+        streams = sum(len(table) for table in fed[1].values())
+        assert sum(report.arrived for report in steps.results[-1].reports) == streams
+        steps.public.reallocate(UPPER, to=1)
+        feed(steps, fed[1])
+        result = steps.results[-1]
+        given = sum(report.produced[result.operators.index(LOWER)] for report in result.reports)
+        assert sum(report.arrived for report in result.reports) == streams + given
+
+
+def test_the_distribution_table_tells_where_operators_are_and_what_they_do(spark: SparkSession, tmp_path: Path) -> None:
+    with Steps(spark, tmp_path / "c", ONE_KEY, KINDS, processors=2, joins="(A B) C") as steps:
+        feed(steps, batches(1)[0])
+        steps.public.reallocate(UPPER, to=1)
+        table = steps.public.distribution(ab.MemoryShare())
+        lower, upper = table[LOWER], table[UPPER]
+        assert (lower.processors, upper.processors, upper.where) == ((0, 1), (1,), "whole on processor 1")
+        assert (lower.round, upper.round, upper.fused_with) == (1, 2, ())
+        assert (lower.rows, lower.rows_in) == (60, 60)
+        assert upper.rows_in == 30 + lower.rows_out
+        assert sum(table.costs.values()) == pytest.approx(1.0, abs=0.01), "all state there is"
+        assert f"{UPPER}  whole on processor 1" in str(table)
+        assert "processor 1 " in str(table).splitlines()[-1]
+        assert len(table) == 2

@@ -70,8 +70,8 @@ def figure(traces: Sequence[Trace]) -> dict[str, dict[int, float]]:
 
 def check(traces: Sequence[Trace]) -> Iterator[Claim]:
     """Claim that throughput falls linearly with balancing, and at once without."""
-    found = figure(traces)
-    balanced, possible, static = found[BALANCED], found[POSSIBLE], found[WITHOUT]
+    shares = figure(traces)
+    balanced, possible, static = shares[BALANCED], shares[POSSIBLE], shares[WITHOUT]
     yield Claim(
         f"with balancing, throughput is at least {AT_LEAST:.0%} of what the capacity left allows",
         all(balanced[slow] >= AT_LEAST * possible[slow] for slow in SLOW),

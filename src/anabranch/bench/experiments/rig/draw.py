@@ -70,10 +70,10 @@ class Curves:
 
     def draw(self, axes: Axes, traces: Sequence[Any]) -> None:
         """Draw all curves."""
-        found = self.of(traces)
-        for name, curve in found.items():
+        curves = self.of(traces)
+        for name, curve in curves.items():
             axes.plot(*zip(*sorted(curve.items()), strict=True), label=name, marker="o")
-        axes.set_xticks(sorted({value for curve in found.values() for value in curve}))
+        axes.set_xticks(sorted({value for curve in curves.values() for value in curve}))
         axes.set_xlabel(self.setting)
         axes.legend()
 

@@ -139,8 +139,8 @@ class Experiment:
 
     def _checked(self, trace: Trace, source: Input) -> Trace:
         if trace.all_results != source.expected_results:
-            told = f"{trace.all_results:,} results instead of {source.expected_results:,}"
-            raise BenchmarkError(f"{self.name}, {trace.name}: {told}")
+            mismatch = f"{trace.all_results:,} results instead of {source.expected_results:,}"
+            raise BenchmarkError(f"{self.name}, {trace.name}: {mismatch}")
         return trace
 
 

@@ -39,7 +39,7 @@ def workload(batches: int, tuples: int = TUPLES) -> GroupWorkload:
 
 def loaded(batch: int, *machines: int) -> SlowDown:
     """External load on these machines and no others, from a batch on."""
-    return SlowDown(batch, tuple(MACHINE * (LEFT if one in machines else 1) for one in range(MACHINES)))
+    return SlowDown(batch, tuple(MACHINE * (LEFT if machine in machines else 1) for machine in range(MACHINES)))
 
 
 def variant(name: str, policies: tuple[Policy, ...], *loads: SlowDown, groups: int = GROUPS) -> Variant:
@@ -65,7 +65,7 @@ def throughput(trace: Trace, batches: Iterable[int]) -> float:
 def beside(trace: Trace, unloaded: Trace, batches: Iterable[tuple[int, int]]) -> float:
     """Throughput in the median of some batches, each as a share of that in a batch of a run without load. The two were
     worked on at nearly the same time, so that other load on the machine meets both."""
-    rate, other = (_rates(one, one.batch_seconds) for one in (trace, unloaded))
+    rate, other = (_rates(run, run.batch_seconds) for run in (trace, unloaded))
     return median(rate[n] / other[m] for n, m in batches)
 
 
@@ -77,7 +77,7 @@ def allowed(unloaded: Trace, slow: int, batches: Iterable[int]) -> float:
 
 def allowed_seconds(unloaded: Trace, slow: int) -> list[float]:
     """The seconds that batches of a run without load would take with the capacity that loaded machines leave."""
-    slowest = [max(one.busy for one in moment.processors) for moment in unloaded.moments]
+    slowest = [max(processor.busy for processor in moment.processors) for moment in unloaded.moments]
     return [
         seconds + busy / capacity(slow) - busy for seconds, busy in zip(unloaded.batch_seconds, slowest, strict=True)
     ]

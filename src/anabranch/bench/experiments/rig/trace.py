@@ -199,8 +199,8 @@ def _processor(entry: ProcessorProgress) -> ProcessorMoment:
 
 
 def _relocated(event: Event, ends: Sequence[float]) -> Relocated:
-    told = event.details
-    return Relocated(bisect_left(ends, event.time), len(told["groups"]), told["bytes"], told["seconds"])
+    details = event.details
+    return Relocated(bisect_left(ends, event.time), len(details["groups"]), details["bytes"], details["seconds"])
 
 
 def _of_kind(events: Sequence[Event], kind: EventKind) -> list[Event]:

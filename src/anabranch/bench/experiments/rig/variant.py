@@ -92,8 +92,8 @@ class Variant:
 
     @property
     def _slow_downs(self) -> list[SlowDown]:
-        found = [one for one in self.perturbations if isinstance(one, SlowDown)]
-        return sorted(found, key=lambda one: one.batch)
+        slow_downs = [perturbation for perturbation in self.perturbations if isinstance(perturbation, SlowDown)]
+        return sorted(slow_downs, key=lambda perturbation: perturbation.batch)
 
 
 def cut_memory(run: Run, cuts: Iterable[CutMemory]) -> None:

@@ -56,10 +56,10 @@ def check(traces: Sequence[MigrationTrace]) -> Iterator[Claim]:
     of_work = [apart(trace.migration_work, predicted_work(trace.setting)) for trace in traces]
     yield Claim(
         f"the work of moving state is within {TOLERANCE:.0%} of what equation 1 says of the states to be computed",
-        all(abs(one) <= TOLERANCE for one in of_work),
+        all(abs(difference) <= TOLERANCE for difference in of_work),
         ", ".join(
-            f"W={trace.setting.window}: {trace.migration_work:,} rows ({one:+.0%})"
-            for trace, one in zip(traces, of_work, strict=True)
+            f"W={trace.setting.window}: {trace.migration_work:,} rows ({difference:+.0%})"
+            for trace, difference in zip(traces, of_work, strict=True)
         ),
     )
     first, last = traces[0], traces[-1]

@@ -1,8 +1,8 @@
-"""Operators go on at other processors, between two batches (paper 5, section 6.3; `manager/allocation`).
+"""Reallocate operators to other processors between two batches (paper 5, section 6.3; `manager/allocation`).
 
-The rounds for the new placement are compiled while batches go on. Then state is listed at its new owners, which is
-committed as a step of its own. Spark's query does not notice: what it packs does not depend on where operators are. If
-the rounds stay as they are, only routings change.
+The rounds for the new placement are compiled while batches go on. Then state is listed at its new owners, and a step of
+its own commits that. Spark's query goes on as it is: packed rows do not depend on the place of operators. If the rounds
+stay the same, only routings change.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ Allocate = Callable[[PreparedPlan, Allocation], PreparedPlan]
 
 @dataclass(frozen=True, slots=True)
 class _Connected:
-    """Reallocations after their first three steps, each with the numbers of its operators, and the plan that is to come
-    into force: None if rounds stay as they are. It was made for a `distribution`."""
+    """Reallocations after their first three steps, each with the numbers of its operators. `plan` is to come into
+    force; None if the rounds stay the same. All was made for a `distribution`."""
 
     before: StepContext
     distribution: Distribution
@@ -41,7 +41,7 @@ class _Connected:
     reallocations: tuple[tuple[Reallocation, tuple[int, ...]], ...]
 
     def is_of(self, context: StepContext) -> bool:
-        """Whether nothing has come between that it depends on."""
+        """Whether nothing that it depends on has changed since."""
         then, now = self.distribution, context.in_force.distribution
         return (
             context is self.before
@@ -51,14 +51,14 @@ class _Connected:
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether all operators are where they are wanted."""
+        """Whether all operators are at their wanted places already."""
         apart = frozenset(self.before.in_force.apart)
         placed = self.allocation.placements == self.distribution.placements
         return self.plan is None and placed and self.allocation.apart == apart
 
 
 def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) -> OpenedRun:
-    """Let operators go where they are wanted, all in one step; refused, with nothing done, if one cannot."""
+    """Move operators to their wanted places, all in one step; refused, with nothing done, if one cannot go."""
     runner = opened.runner
     connected = _connect(runner.context, wanted, allocate)
     with runner.between_batches() as context:
@@ -70,16 +70,16 @@ def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) 
 
 
 def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate) -> _Connected:
-    """The first three steps: the processors are known, and how rows come to them and go on from there."""
+    """Make the first three steps: name the processors, and connect them with those above and below."""
     clock, distribution, layout = context.run.clock, context.in_force.distribution, context.layout
     now = Allocation(distribution.placements, layout.families, frozenset(context.in_force.apart))
     answering = _answering(context.plan)
     notified = []
-    for one in wanted:
-        numbers = operators_of(context.shape, one, answering)
+    for wish in wanted:
+        numbers = operators_of(context.shape, wish, answering)
         names = tuple(context.shape.operators[n].name for n in numbers)
-        now = allocation_after(context.shape, distribution, now, numbers, one)
-        notified.append((Reallocation(names, one.reason).make(ReallocationStep.NOTIFY, clock()), numbers))
+        now = allocation_after(context.shape, distribution, now, numbers, wish)
+        notified.append((Reallocation(names, wish.reason).make(ReallocationStep.NOTIFY, clock()), numbers))
     rounds = context.plan.graph.flow.rounds(now.placements, now.families)
     same = rounds.of == layout.rounds and rounds.families == layout.families
     plan = None if same else allocate(context.plan, now)
@@ -94,7 +94,7 @@ def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate)
 
 
 def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
-    """The last three steps, between two batches."""
+    """Make the last three steps, between two batches."""
     runner, before, plan = opened.runner, opened.runner.context, connected.plan
     after = before if plan is None else reallocated_context(before, plan, list(opened.targets.values()))
     clock, in_force, last = before.run.clock, before.in_force, before.in_force.last
@@ -120,13 +120,13 @@ def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
     for reallocation, numbers in connected.reallocations:
         for step, time in times.items():
             reallocation = reallocation.make(step, time)
-        _tell(connected, after, reallocation, numbers, settled)
+        _write_event(connected, after, reallocation, numbers, settled)
     failpoint("reallocation.activated")
     return opened if plan is None else OpenedRun(runner, plan, opened.targets)
 
 
 def _is_committed(context: StepContext, last: Step | None) -> bool:
-    """Whether state is listed at the new places, so that nothing may go on at the old ones."""
+    """Whether a step lists state at the new places, so that nothing may go on at the old ones."""
     now = context.run.checkpoint.last_step()
     return now is not None and (last is None or now.number > last.number)
 
@@ -138,25 +138,26 @@ def _answering(plan: PreparedPlan) -> set[int]:
     return {n for n in map(network.operator_of, nodes) if n is not None}
 
 
-def _tell(
+def _write_event(
     connected: _Connected, after: StepContext, made: Reallocation, numbers: Sequence[int], settled: Reallocated
 ) -> None:
-    """Write the event of a reallocation, unless its operators were where they were wanted."""
+    """Write the event of a reallocation."""
     before, count = connected.before, connected.distribution.processors
     was = [placement_text(connected.distribution.placements[n], count) for n in numbers]
     now = [placement_text(connected.allocation.placements[n], count) for n in numbers]
     size = sum(settled.bytes.get(n, 0) for n in numbers)
     then, rounds = max(before.layout.rounds) + 1, max(after.layout.rounds) + 1
     several = ", ".join(made.operators)
-    told = f"{several}: {_one(now)} from now on, {_one(was)} before; {format_bytes(size)} of state moved"
-    told += f", {rounds} round{'s' if rounds > 1 else ''}" + (f" instead of {then}" if rounds != then else "")
+    places = f"{_places_text(now)} from now on, {_places_text(was)} before"
+    text = f"{several}: {places}; {format_bytes(size)} of state moved"
+    text += f", {rounds} round{'s' if rounds > 1 else ''}" + (f" instead of {then}" if rounds != then else "")
     if settled.ended:
-        told += f", {settled.ended} relocation{'s' if settled.ended > 1 else ''} under way came to nothing"
+        text += f", {settled.ended} relocation{'s' if settled.ended > 1 else ''} under way came to nothing"
     if settled.gathered:
-        told += f", {settled.gathered} diffused group{'s' if settled.gathered > 1 else ''} gathered"
+        text += f", {settled.gathered} diffused group{'s' if settled.gathered > 1 else ''} gathered"
     before.run.events.add(
         EventKind.REALLOCATE,
-        f"{told}, since {made.reason}",
+        f"{text}, since {made.reason}",
         operators=list(made.operators),
         before=was,
         after=now,
@@ -169,6 +170,6 @@ def _tell(
     )
 
 
-def _one(places: Sequence[str]) -> str:
-    """Where operators are, said once if it is the same of all of them."""
+def _places_text(places: Sequence[str]) -> str:
+    """The places of operators as text: one place if it is the same for all of them."""
     return places[0] if len(set(places)) == 1 else "; ".join(places)

@@ -15,6 +15,7 @@ from anabranch.manager.actions.change import Change
 from anabranch.manager.actions.clean_up_groups import clean_up_sentences
 from anabranch.manager.diffusable import diffused_groups, names_in
 from anabranch.manager.memory.debt import backlog
+from anabranch.manager.memory.manager_use import ManagerUse, known_bytes
 from anabranch.manager.runtime_monitor import Moment
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext
@@ -47,7 +48,9 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     elif any(any(report.results) for report in reports):
         raise InconsistentStepError(f"step {orders.number} gave answers, although nothing has arrived; it is not kept")
     newest = latest([last.newest if last else (None,) * len(context.layout.inputs), *(r.newest for r in reports)])
+    begun = time.thread_time()
     change = _adapt(context, orders, reports, manifests, newest)
+    deciding = time.thread_time() - begun
     after = change.distribution
     for p in change.touched:
         reports[p].count_state(after.manifests[p])
@@ -80,7 +83,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     run.reallocations.extend(change.reallocations)
     context.counters.add(reports, has_batch=orders.has_batch)
     _write_events(context, orders, change, reports, before, output_rows)
-    _keep_result(context, orders, reports, output_rows, time.perf_counter() - started)
+    _keep_result(context, orders, reports, output_rows, (time.perf_counter() - started, deciding))
 
 
 def _publish(context: StepContext, orders: Orders, reports: list[Report]) -> None:
@@ -140,10 +143,20 @@ def _write_events(
 
 
 def _keep_result(
-    context: StepContext, orders: Orders, reports: list[Report], output_rows: dict[str, int], seconds: float
+    context: StepContext,
+    orders: Orders,
+    reports: list[Report],
+    output_rows: dict[str, int],
+    took: tuple[float, float],
 ) -> None:
-    """Keep the result of a step for progress; the statistics of partition groups only for the last step."""
+    """Keep the result of a step for progress; the statistics of partition groups only for the last step.
+
+    The step `took` so many seconds, and deciding on adaptations so many of CPU time.
+    """
     run, step = context.run, context.in_force.last
+    seconds, deciding = took
+    reading = context.processors.reading
+    memory_bytes = context.decision_maker.cuts.nbytes + known_bytes(context.manifests)
     results = run.results
     assert step is not None, "a step was committed"
     if results:
@@ -171,6 +184,7 @@ def _keep_result(
             diffused_groups(step.routings, step.diffusions, names_in(shape)),
             seconds,
             run.clock(),
+            ManagerUse(reading.seconds + deciding, reading.bytes, memory_bytes),
         )
     )
 

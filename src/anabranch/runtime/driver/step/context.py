@@ -123,7 +123,7 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
 
 
 def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequence[Target]) -> StepContext:
-    """The context of the same plan with its operators elsewhere: what was counted and what is in force stays."""
+    """The context of the same plan with its operators elsewhere: the counters and the step in force stay."""
     layout = plan.layout
     shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
     answers = Answers(layout, targets)
@@ -143,4 +143,13 @@ def _processors(plan: PreparedPlan, answers: Answers) -> Processors:
 
 
 def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = None) -> DecisionMaker:
-    return DecisionMaker(shape, run.checkpoint.state, run.memory, run.settings.policies, run.clock, run.spanning, cuts)
+    return DecisionMaker(
+        shape,
+        run.checkpoint.state,
+        run.memory,
+        run.settings.policies,
+        run.clock,
+        run.spanning,
+        cuts,
+        run.settings.properties,
+    )

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from anabranch.manager.allocation.properties import NO_PROPERTIES, Properties
+from anabranch.manager.memory.manager_use import ManagerUse
 from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.manager.patterns import Pattern, Spread
 from anabranch.manager.snapshot import Policy
@@ -31,6 +33,7 @@ class StepSettings:
     late_rows: Path | None
     policies: tuple[Policy, ...] = ()
     pattern: Pattern = field(default_factory=Spread)
+    properties: Properties = NO_PROPERTIES
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,7 @@ class StepResult:
     `output_rows` are by query; `operators` are names, in the order of reports. `memory` is per processor: the use of
     its memory, and what it owes. `groups` are per processor, too: the statistics of the partition groups of each
     operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`,
-    and was committed at `time` by the driver's clock.
+    and was committed at `time` by the driver's clock. `manager` is the manager's part in it.
     """
 
     batch_id: int
@@ -56,6 +59,7 @@ class StepResult:
     diffused: tuple[DiffusedGroups, ...] = ()
     seconds: float = 0.0
     time: float = 0.0
+    manager: ManagerUse = field(default_factory=ManagerUse)
 
     def without_groups(self) -> StepResult:
         """The same result without statistics of partition groups, to be kept for longer."""

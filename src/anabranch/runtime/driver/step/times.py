@@ -75,8 +75,8 @@ class Times:
             if port.grouping is not None:
                 inside = with_feeding_inputs(port.inside, self._layout.blocks)
                 pairs = zip(self._layout.inputs, last.newest, strict=True)
-                seen = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
-                ends[port.grouping] = max(seen) + 1 if seen else None
+                newest = [t for entry, t in pairs if entry.leaf in inside and entry.time is not None and t is not None]
+                ends[port.grouping] = max(newest) + 1 if newest else None
         return ends
 
     def _thresholds(self, newest: Sequence[int | None], settled: Sequence[int | None], backlog: Backlog) -> Thresholds:

@@ -71,18 +71,18 @@ def run_case(spark: SparkSession, folder: Path, case: Case) -> MigrationTrace:
         made: list[StepCounts] = []
         migration: Migration | None = None
         ended: int | None = None
-        seen = 0
+        last = 0
         for start, stop in pairwise(edges):
             steps.feed({name: stream.between(start, stop) for name, stream in streams.items()})
-            made += _new_steps(steps, seen, stop)
-            seen = _last_step(steps)
+            made += _new_steps(steps, last, stop)
+            last = _last_step(steps)
             if ended is not None and case.until is None:
                 break
             if stop == case.begins and case.strategy is not None:
                 steps.plans()  # measures what a prediction goes by
                 migration = steps.migrate(NEW, case.strategy, pace=case.pace)
-                made += _new_steps(steps, seen, None)
-                seen = _last_step(steps)
+                made += _new_steps(steps, last, None)
+                last = _last_step(steps)
             if migration is not None and migration.phase == Phase.DONE and ended is None:
                 ended = stop
         trace = MigrationTrace(case.name, setting, tuple(made))
@@ -100,9 +100,9 @@ def _last_step(steps: Steps) -> int:
     return 0 if progress is None else int(progress["step"])
 
 
-def _new_steps(steps: Steps, seen: int, arrived: int | None) -> Iterator[StepCounts]:
-    """The steps after number `seen`: that of a batch, if one has `arrived`, and those without a batch after it."""
-    for progress in steps.progress_since(seen):
+def _new_steps(steps: Steps, last: int, arrived: int | None) -> Iterator[StepCounts]:
+    """The steps after number `last`: that of a batch, if one has `arrived`, and those without a batch after it."""
+    for progress in steps.progress_since(last):
         yield step_counts(progress, arrived)
         arrived = None
 
