@@ -2,6 +2,7 @@
 
 session           an embedded Spark, for those who have none
 engine            registered streams and operators; `sql` makes queries of them, `start` begins a run
+registration      checks of streams and of operators of your own
 query             a continuous query, checked before any data flows
 writer            the sink of an answer: `writeStream`
 targets           the name of a query among others, and the sink that its writer describes

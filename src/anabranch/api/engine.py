@@ -9,18 +9,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import types as T
 
 from anabranch.api.query import Query
+from anabranch.api.registration import operator_schema, stream_schema
 from anabranch.api.run import Run
 from anabranch.api.start import start_run
 from anabranch.api.writer import Writer
 from anabranch.checkpoint.queries import REFUSE
-from anabranch.errors import ConfigError, QueryError, did_you_mean
+from anabranch.errors import ConfigError
 from anabranch.kernel.operator import StatefulOperator
-from anabranch.language import parse_duration, parse_query
+from anabranch.language import parse_query
 from anabranch.manager.allocation.properties import check_properties
 from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
 from anabranch.manager.patterns.named import SPREAD, pattern_of
@@ -33,7 +32,7 @@ from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
-from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
+from anabranch.plan.query import AppliedOperator, StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
@@ -41,8 +40,6 @@ from anabranch.runtime.rows.derived import Sources
 from anabranch.runtime.spark.internals import remember_classes
 from anabranch.state.groups import DEFAULT_GROUPS, check_groups
 from anabranch.state.store import local_path
-
-_TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
 
 
 @dataclass(repr=False)
@@ -150,25 +147,9 @@ class Engine:
 
     def _register(self, name: str, stream: DataFrame, time: str | None, lateness: str | timedelta | None) -> None:
         """Register a stream. Its batches will be brought by Spark's query, or by a test."""
-        if not isinstance(name, str) or not name:
-            raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
-        if name.lower() in (known.lower() for known in self._streams):
-            raise ConfigError(f"a stream named {name!r} is registered already; choose another name")
-        if not isinstance(stream, DataFrame):
-            raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
-        for column in stream.columns:
-            if column.startswith(RESERVED):
-                told = f"rename it: names that begin with {RESERVED!r} are reserved"
-                raise ConfigError(f"stream {name!r} has a column {column!r}; {told}")
-        time = self._check_time(name, stream, time)
-        if lateness is not None and time is None:
-            raise ConfigError(f"stream {name!r} has a lateness but no time column; give it time=...")
-        try:
-            allowed = None if lateness is None else parse_duration(lateness)
-        except QueryError as error:
-            raise ConfigError(f"the lateness of stream {name!r}: {error}") from None
+        schema = stream_schema(name, stream, time, lateness, self._streams)
         self._sources.registered[name] = stream
-        self._streams[name] = StreamSchema(name, tuple(stream.columns), time, allowed)
+        self._streams[name] = schema
 
     def operator(
         self,
@@ -195,29 +176,8 @@ class Engine:
             gives: the columns of its results, as Spark writes schemas: "user STRING, clicks BIGINT".
             retention: how much event time a row is kept after it is settled; without it, for ever.
         """
-        if not isinstance(name, str) or not name or name.lower() in (taken.lower() for taken in self._streams):
-            raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
-        stream = self._streams.get(over)
-        if stream is None or stream.application is not None:
-            registered = [other for other, schema in self._streams.items() if schema.application is None]
-            raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, registered)}")
-        for column in columns:
-            if column not in stream.columns:
-                hint = did_you_mean(column, stream.columns)
-                raise ConfigError(f"operator {name!r}: stream {over!r} has no column {column!r}; {hint}")
-        missing = [part for part in ("process", "keep", "waits") if not hasattr(operator, part)]
-        if missing:
-            raise ConfigError(
-                f"operator {name!r}: {type(operator).__name__} has no {missing[0]}; see docs/operators.md"
-            )
-        keys = (key,) if isinstance(key, str) else tuple(key)
-        try:
-            results = self.spark.createDataFrame([], gives).schema.names
-            kept_for = None if retention is None else parse_duration(retention)
-        except (PySparkException, QueryError) as error:
-            raise ConfigError(f"operator {name!r}: {error}") from None
         applied = AppliedOperator(name, operator, tuple(columns), gives)
-        self._streams[name] = StreamSchema(name, tuple(results), application=Application(over, keys, kept_for, applied))
+        self._streams[name] = operator_schema(self.spark, applied, over, key, retention, self._streams)
 
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
         """Make a continuous query from CQL text; refused at once if it cannot be run.
@@ -324,21 +284,6 @@ class Engine:
             self._placed.get(operator.identity, placement)
             for operator, placement in zip(graph.operators, placed, strict=True)
         )
-
-    def _check_time(self, name: str, stream: DataFrame, time: str | None) -> str | None:
-        if time is None:
-            return None
-        spelled = {column.lower(): column for column in stream.columns}
-        if time not in stream.columns and time.lower() not in spelled:
-            raise ConfigError(f"stream {name!r} has no column {time!r}; {did_you_mean(time, stream.columns)}")
-        column = time if time in stream.columns else spelled[time.lower()]
-        data_type = stream.schema[column].dataType
-        if not isinstance(data_type, _TIME_TYPES):
-            raise ConfigError(
-                f"the time column {column!r} of stream {name!r} is {data_type.simpleString()}; it must be TIMESTAMP, "
-                "TIMESTAMP_NTZ or BIGINT milliseconds"
-            )
-        return column
 
 
 def _optional_path(location: str | os.PathLike[str] | None) -> Path | None:

@@ -1,0 +1,93 @@
+"""Registration of streams and of operators of one's own: checks, and the schemas under which queries see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from anabranch.errors import ConfigError, QueryError, did_you_mean
+from anabranch.language import parse_duration
+from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
+
+_TIME_TYPES = (T.TimestampType, T.TimestampNTZType, T.LongType)
+
+
+def stream_schema(
+    name: str,
+    stream: DataFrame,
+    time: str | None,
+    lateness: str | timedelta | None,
+    registered: Mapping[str, StreamSchema],
+) -> StreamSchema:
+    """Check a stream that is to be registered beside others; its schema."""
+    if not isinstance(name, str) or not name:
+        raise ConfigError(f"a stream's name must be a non-empty string, not {name!r}")
+    if name.lower() in (other.lower() for other in registered):
+        raise ConfigError(f"a stream named {name!r} is registered already; choose another name")
+    if not isinstance(stream, DataFrame):
+        raise ConfigError(f"stream {name!r} must be a Spark DataFrame, not {type(stream).__name__}")
+    for column in stream.columns:
+        if column.startswith(RESERVED):
+            advice = f"rename it: names that begin with {RESERVED!r} are reserved"
+            raise ConfigError(f"stream {name!r} has a column {column!r}; {advice}")
+    time = _time_column(name, stream, time)
+    if lateness is not None and time is None:
+        raise ConfigError(f"stream {name!r} has a lateness but no time column; give it time=...")
+    try:
+        allowed = None if lateness is None else parse_duration(lateness)
+    except QueryError as error:
+        raise ConfigError(f"the lateness of stream {name!r}: {error}") from None
+    return StreamSchema(name, tuple(stream.columns), time, allowed)
+
+
+def operator_schema(
+    spark: SparkSession,
+    applied: AppliedOperator,
+    over: str,
+    key: str | Sequence[str],
+    retention: str | timedelta | None,
+    registered: Mapping[str, StreamSchema],
+) -> StreamSchema:
+    """Check an operator of one's own that is to be applied to a registered stream; the schema of its results."""
+    name, operator = applied.name, applied.operator
+    if not isinstance(name, str) or not name or name.lower() in (other.lower() for other in registered):
+        raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
+    stream = registered.get(over)
+    if stream is None or stream.application is not None:
+        streams = [other for other, schema in registered.items() if schema.application is None]
+        raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, streams)}")
+    for column in applied.columns:
+        if column not in stream.columns:
+            hint = did_you_mean(column, stream.columns)
+            raise ConfigError(f"operator {name!r}: stream {over!r} has no column {column!r}; {hint}")
+    missing = [part for part in ("process", "keep", "waits") if not hasattr(operator, part)]
+    if missing:
+        raise ConfigError(f"operator {name!r}: {type(operator).__name__} has no {missing[0]}; see docs/operators.md")
+    keys = (key,) if isinstance(key, str) else tuple(key)
+    try:
+        results = spark.createDataFrame([], applied.result_ddl).schema.names
+        kept_for = None if retention is None else parse_duration(retention)
+    except (PySparkException, QueryError) as error:
+        raise ConfigError(f"operator {name!r}: {error}") from None
+    return StreamSchema(name, tuple(results), application=Application(over, keys, kept_for, applied))
+
+
+def _time_column(name: str, stream: DataFrame, time: str | None) -> str | None:
+    """The event-time column of a stream as the stream spells it, if it has one."""
+    if time is None:
+        return None
+    spelled = {column.lower(): column for column in stream.columns}
+    if time not in stream.columns and time.lower() not in spelled:
+        raise ConfigError(f"stream {name!r} has no column {time!r}; {did_you_mean(time, stream.columns)}")
+    column = time if time in stream.columns else spelled[time.lower()]
+    data_type = stream.schema[column].dataType
+    if not isinstance(data_type, _TIME_TYPES):
+        raise ConfigError(
+            f"the time column {column!r} of stream {name!r} is {data_type.simpleString()}; it must be TIMESTAMP, "
+            "TIMESTAMP_NTZ or BIGINT milliseconds"
+        )
+    return column
