@@ -22,8 +22,10 @@ from anabranch.manager.diffusable import aliases_at
 from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import Placement, even_placement
+from anabranch.quantities.clock import Clock
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
@@ -132,6 +134,9 @@ class Life:
         self._committed = 0
         self._ended = False
         self._crashes = 0
+        # A clock on which enough time passes from batch to batch for policies to measure orders of joins.
+        measured = any(isinstance(policy, AutoMigrate) for policy in self._hardships.policies)
+        self._clocks = {"clock": Clock()} if measured else {}
         self.done: list[str] = []
         self.answers = {"query": Answer(plan)} | {name: Answer(other) for name, other in self._others.items()}
         self._asked = {} if self._hardships.changes else self._others
@@ -199,7 +204,7 @@ class Life:
             others={name: other.text for name, other in self._asked.items()},
             sink=self._sink("query"),
             sinks={name: self._sink(name) for name in self._asked},
-            settings={"policies": self._hardships.policies, "memory": self._hardships.memory},
+            settings={"policies": self._hardships.policies, "memory": self._hardships.memory, **self._clocks},
         )
 
     def _work(self, steps: Steps) -> None:
@@ -224,8 +229,13 @@ class Life:
 
     def _feed(self, steps: Steps) -> None:
         number = steps.next_batch
+        for clock in self._clocks.values():
+            clock.advance("1 hour")
+        before = steps.order()
         try:
             steps.feed(self._batches[number])
+            if steps.order() != before:
+                self.done.append(f"now {steps.order()}")
             steps.check_owners()
         finally:
             last = steps.taken.last_step()
@@ -304,9 +314,10 @@ class Life:
             self.done.append("migration cancelled")
             return
         shape = "multiway" if rng.random() < 0.2 else tree(rng, plan.names, list(plan.equalities))
-        strategy = rng.choice([MOVING_STATE, MOVING_STATE, BACKGROUND, PARALLEL_TRACK])
+        strategy = rng.choice([MOVING_STATE, "auto", BACKGROUND, PARALLEL_TRACK])
+        meanwhile = rng.choice(["refuse", "replace"])
         try:
-            steps.public.migrate(shape, strategy, "query", pace=rng.choice([1, 5, 1000]))
+            steps.public.migrate(shape, strategy, "query", pace=rng.choice([1, 5, 1000]), meanwhile=meanwhile)
             self.done.append(f"{strategy} {shape}")
         except ConfigError as error:
             reason = next((reason for reason in REFUSALS if reason in str(error)), None)
