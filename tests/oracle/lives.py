@@ -45,6 +45,7 @@ IN_THE_DRIVER = [
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
 NOT_NOW = ["has state on disk", "wait for clean-up", "are held back", "to be held back", "on its way to another"]
+NOT_APART = ["to be diffused while", "are on their way to another processor, and of what it is fused with"]
 # Why a migration may be refused.
 REFUSALS = [
     "in this order already",
@@ -250,12 +251,12 @@ class Life:
                 self.done.append("(not spilled)")
 
     def _diffuse_by_hand(self, steps: Steps) -> None:
-        """Some groups of a join that can be diffused, or back; or be refused with a reason."""
+        """Some groups of a join, fused or not, or back; or be refused with a reason."""
         context, rng = steps.runner.context, self._spreads
         distribution, shape = context.in_force.distribution, context.shape
-        if not shape.diffusable or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
+        if not shape.joins or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
             return
-        number = rng.choice(shape.diffusable)
+        number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
         if diffused and rng.random() < 0.3:
             chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
@@ -270,7 +271,7 @@ class Life:
                 steps.public.diffuse(chosen, master=alias, over=hosts, operator=name)
                 self.done.append("diffuse")
             except ConfigError as error:
-                if not any(reason in str(error) for reason in NOT_NOW):
+                if not any(reason in str(error) for reason in NOT_NOW + NOT_APART):
                     raise
                 self.done.append("(not diffused)")
         steps.check_owners()

@@ -17,7 +17,7 @@ from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError
 from anabranch.manager.diffusable import aliases_at
 from tests.oracle.feed import Feed, written
-from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, NOT_NOW, Answer, Hardships, armed, is_of
+from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, NOT_APART, NOT_NOW, Answer, Hardships, armed, is_of
 from tests.oracle.plans import SCHEMA, Plan
 
 
@@ -126,13 +126,13 @@ class WholeRun:
         """Diffuse groups over all processors; or be refused with a reason."""
         context = run._live.runner.context
         shape, processors = context.shape, context.in_force.distribution.processors
-        for number in shape.diffusable:
+        for number in shape.joins:
             master = " ".join(aliases_at(shape, number, self._rng.randrange(len(shape.operators[number].ports))))
             try:
                 run.diffuse(groups, master=master, over=range(processors), operator=shape.operators[number].name)
                 self.done.append("diffuse")
             except ConfigError as error:
-                if not any(reason in str(error) for reason in [*NOT_NOW, "two or more processors"]):
+                if not any(reason in str(error) for reason in [*NOT_NOW, *NOT_APART, "two or more processors"]):
                     raise
                 self.done.append("(not diffused)")
 

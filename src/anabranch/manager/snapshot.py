@@ -177,6 +177,9 @@ class Snapshot:
     `orders` are the costs of orders of joins as they were measured last, None before the first time; a policy has them
     measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go. The
     `properties` are what the user knows of the plan.
+
+    Operators that are `parted` have been set apart for diffusion, from others that they ran fused with. To set one more
+    apart costs a round, which takes so many seconds of every batch (`round_seconds`).
     """
 
     step: int
@@ -189,6 +192,8 @@ class Snapshot:
     awaiting: int | None = None
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
+    parted: frozenset[int] = frozenset()
+    round_seconds: float = 0.0
     properties: Values = field(default_factory=dict)
 
     def of_operators(self, operators: Collection[int]) -> Snapshot:
