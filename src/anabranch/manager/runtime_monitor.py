@@ -43,6 +43,7 @@ class Moment:
     orders: OrderCosts | None = None
     parted: frozenset[int] = frozenset()
     round_seconds: float = 0.0
+    reallocating: frozenset[str] | None = None
 
 
 class RuntimeMonitor:
@@ -115,6 +116,7 @@ class RuntimeMonitor:
             routings=distribution.routings,
             parted=moment.parted,
             round_seconds=moment.round_seconds,
+            reallocating=moment.reallocating,
         )
 
     def _operator(

@@ -76,7 +76,7 @@ class Reallocator:
             _check_nothing_moves(context, shape.family, shape.name)
             return diffused(context, distribution, groups, master, hosts, shape.name)
 
-        self._go([Wanted((shape.name,), ForDiffusion.PART, "groups of it are to be diffused")], edit)
+        self._go([Wanted((shape.name,), ForDiffusion.PART, f"{ON_REQUEST} to diffuse groups of it")], edit)
 
     def undiffuse(self, groups: Sequence[int], receiver: int | None, operator: str | None) -> None:
         """Gather groups. Operators that were set apart to be diffused join the others again if nothing of them is
@@ -99,22 +99,29 @@ class Reallocator:
         return bool(self._host.opened.runner.context.run.reallocations or self._rejoining)
 
     def go_on(self) -> None:
-        """Do what policies have decided on, unless a query migrates: they will decide again."""
+        """Do what policies have decided on, unless a query migrates: they will decide again.
+
+        A decision is on the list until it is done or given up, so policies see what has become of it.
+        """
         decided = self._host.opened.runner.context.run.reallocations
-        actions: list[ReallocateOperator | PartOperator] = []
-        while decided:
-            actions.append(decided.popleft())
-        if self._migrator.current is not None:
-            return
+        actions = list(decided)
+        try:
+            if self._migrator.current is None:
+                self._carry_out(actions)
+        finally:
+            for _ in actions:
+                decided.popleft()
+        if self._rejoining and not self._try(self._rejoin, self._rejoining):
+            self._refused_after = self._last_step
+
+    def _carry_out(self, actions: Sequence[ReallocateOperator | PartOperator]) -> None:
+        """Move operators, all in one step, and set others apart, each in a step of its own."""
         moves = [action for action in actions if isinstance(action, ReallocateOperator)]
         if moves:
             self._try(lambda: self._reallocate_all(moves), [action.name for action in moves])
         for action in actions:
             if isinstance(action, PartOperator):
                 self._try(partial(self._part, action), [action.name])
-        rejoining = self._rejoining
-        if not self._try(self._rejoin, rejoining):
-            self._refused_after = self._last_step
 
     def _try(self, change: Callable[[], object], names: Sequence[str]) -> bool:
         """Make a change that policies want; whether that was possible. If not, an event tells why."""

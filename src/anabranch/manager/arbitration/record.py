@@ -132,6 +132,11 @@ def _wish(action: Action, snapshot: Snapshot) -> Course:
         if not numbers:
             return Course.REFUSED
         if isinstance(action, PartOperator):
-            return Course.DONE if snapshot.routings[numbers[0]].diffused else Course.WISHED
-        return Course.DONE if home_of(snapshot, numbers[0]) == action.processor else Course.WISHED
+            is_done = bool(snapshot.routings[numbers[0]].diffused)
+        else:
+            is_done = home_of(snapshot, numbers[0]) == action.processor
+        if is_done:
+            return Course.DONE
+        waits = snapshot.reallocating is None or action.name in snapshot.reallocating
+        return Course.WISHED if waits else Course.REFUSED
     return Course.DONE

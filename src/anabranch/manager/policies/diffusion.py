@@ -112,7 +112,8 @@ class Diffusion:
         actions = list(self._change(snapshot, work, loads))
         actions = self._partings.without_rejoining(actions, snapshot, self._batch)
         yield from actions
-        if loads.fused and not actions and self._batch - self._wished > self.period:
+        waits = bool(snapshot.reallocating) or self._batch - self._wished <= self.period
+        if loads.fused and not actions and not waits:
             yield from self._part(snapshot, work, loads)
 
     def _change(self, snapshot: Snapshot, work: Work, loads: Loads) -> Iterator[DiffuseGroups | GatherGroups]:

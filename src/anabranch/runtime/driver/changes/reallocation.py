@@ -70,6 +70,7 @@ def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate, 
     done, if one cannot go."""
     runner = opened.runner
     connected = _connect(runner.context, wanted, allocate)
+    failpoint("reallocation.connected")
     with runner.between_batches() as context:
         if not connected.is_of(context):
             connected = _connect(context, wanted, allocate)

@@ -118,6 +118,7 @@ def _adapt(
         orders=context.run.orders.latest,
         parted=frozenset(context.in_force.parted),
         round_seconds=context.run.round_cost.seconds,
+        reallocating=frozenset(action.name for action in list(context.run.reallocations)),
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
     change = context.decision_maker.adapt(moment, distribution, reports)
