@@ -1,4 +1,4 @@
-"""The rows of the thesis's streams, such that each join gives twice as many rows as it takes (section 4.3.1 of paper 5).
+"""The rows of the thesis's streams, such that each join gives twice as many rows as it takes (paper 5, section 4.3.1).
 
 Every batch begins a cohort of keys, each with a few rows of each stream. The rows of a key are spread over the batches
 of its `life`, as those of a window are: so joins find more and more until keys of all ages are there, and from then on
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 ALIKE = 4  # rows of a key, of each of the first two streams
 SELECTIVITY = 2
 COHORT = 1_000_000  # keys of different cohorts are this far apart
-UNMATCHED = 1_000  # where the keys of a stream's other rows begin, times its number
+UNMATCHED = 100_000  # where the keys of a stream's other rows begin, times its number
 
 Counts = NDArray[np.int64]
 

@@ -1,8 +1,8 @@
 """The thesis's plans of 5 and 20 operators (sections 4.3.1 and 5.1.4 of paper 5), and what a placement of them costs.
 
-Plan 1 has 5 operators, one above the other: single-stream operators in figures 5.4, joins in figure 5.12. Plan 2 has 20,
-of which 5 are joins; it takes 6 streams, is 9 operators deep and 6 wide. The thesis does not print it, so this is a plan
-with these numbers: the streams, through 2 to 4 single-stream operators each, into joins one above the other.
+Plan 1 has 5 operators, one above the other: single-stream operators in figure 5.4, joins in figure 5.12. Plan 2 has
+20, of which 5 are joins; it takes 6 streams, is 9 operators deep and 6 wide. Its picture is not in the text, so this is
+a plan with these numbers: the streams, through 2 to 4 single-stream operators each, into joins one above the other.
 
 All joins are on one key, because in the thesis where an operator is has nothing to do with keys: what costs a
 connection there is two neighbours on different processors, and what costs a round here is the same. Only what comes to
@@ -12,9 +12,10 @@ send on (docs/operators.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -65,7 +66,7 @@ class ThesisPlan:
         made: list[Applied] = []
         for stream, length in zip(self.streams, self.chains, strict=True):
             names = [stream, *(f"{stream}_{nth}" for nth in range(1, length + 1))]
-            for over, name in zip(names, names[1:], strict=False):
+            for over, name in pairwise(names):
                 made.append(Applied(name, len(made), over))
         return tuple(made)
 
@@ -173,8 +174,3 @@ class PlacementCosts:
     crossing: int
     exchanged: int
     sent: int
-
-
-def by_processor(rows: Mapping[int, int], processors: int) -> Iterator[int]:
-    """Numbers of all processors, 0 for those that have none."""
-    yield from (rows.get(p, 0) for p in range(processors))

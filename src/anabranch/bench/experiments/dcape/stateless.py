@@ -1,8 +1,6 @@
-"""The single-stream operator of the thesis's plans: it has no state, and its selectivity is 1, "to make its cost as high
-as possible" (section 4.3.1 of paper 5).
+"""The single-stream operator of the thesis's plans: it has no state, and its selectivity is 1 (paper 5, section 4.3.1).
 
-As an operator of one's own it is an operator like any other for the manager: it has a place, rows go to it, and it can be
-reallocated.
+As an operator of one's own it is like any other for the manager: it has a place, rows go to it, and it can be moved.
 """
 
 from __future__ import annotations
