@@ -42,6 +42,7 @@ from anabranch.plan.query import (
     Selection,
     Source,
     StreamSchema,
+    quote,
 )
 from anabranch.plan.shape_text import AUTO
 
@@ -215,8 +216,22 @@ def _over_an_operator(
     derived = derive(source, Statement((item,), (), ()), streams, lambda block: _bind(text, source, block, streams))
     stream = derived.statement.items[0].stream
     sources = derived.sources.get(stream, (Source(over),))
-    entry = JoinInput(over, stream, application.retention, application.key, (), (), sources)
+    key = application.key
+    if derived.made:
+        schema = replace(derived.made[0], name=over)
+        key = tuple(_bound_key(part, schema) for part in key)
+        grouping = replace(grouping, keys=key)
+    entry = JoinInput(over, stream, application.retention, key, (), (), sources)
     return ContinuousQuery(text, (entry,), (), (), outputs, grouping, derived.made)
+
+
+def _bound_key(key: str, stream: StreamSchema) -> str:
+    """An expression over a stream with its columns as Spark SQL identifiers, so that others can be put in their
+    places."""
+    source, tree = read(f"SELECT {key} AS key FROM {quote(stream.name)}")
+    (statement,) = take_apart(source, tree)
+    (item,) = read_items(statement, open_scope(source, statement.items, {stream.name: stream}, single=True))
+    return item.below
 
 
 def _fed(inputs: Sequence[JoinInput], sources: Mapping[str, tuple[Source, ...]]) -> tuple[JoinInput, ...]:
