@@ -22,6 +22,7 @@ from anabranch.manager.diffusable import aliases_at
 from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import Placement, even_placement
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
@@ -40,8 +41,11 @@ IN_THE_DRIVER = [
     *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
     *(f"migration.{place}" for place in ("begun", "replayed", "settled", "adopted", "ended")),
     *(f"replay.{place}" for place in PLACES),
-    *(f"reallocation.{place}" for place in ("sent", "committed", "activated")),
+    *(f"reallocation.{place}" for place in ("connected", "sent", "committed", "activated")),
 ]
+ADAPTATIONS = ["relocate", "diffuse", "gather", "migrate", "reallocate"]
+# Why what policies wished may not be done.
+WARNINGS = ["does not migrate to", "there is no operator", "goes to a processor from 0", "failpoint", "no space left"]
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
 NOT_NOW = ["has state on disk", "wait for clean-up", "are held back", "to be held back", "on its way to another"]
@@ -63,7 +67,8 @@ class Hardships:
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
     something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
     with that of `diffusions` groups of a join are diffused or gathered by hand, and with that of `reallocations`
-    operators or sub-plans go elsewhere.
+    operators or sub-plans go elsewhere. Sessions last one batch or two, or so many as it takes policies to decide on
+    something (`batches`).
     """
 
     policies: tuple[Policy, ...] = ()
@@ -74,6 +79,7 @@ class Hardships:
     migrations: float = 0.0
     diffusions: float = 0.0
     reallocations: float = 0.0
+    batches: tuple[int, ...] = (1, 2)
 
     @property
     def moves(self) -> bool:
@@ -132,6 +138,7 @@ class Life:
         self._committed = 0
         self._ended = False
         self._crashes = 0
+        self._seen = 0
         self.done: list[str] = []
         self.answers = {"query": Answer(plan)} | {name: Answer(other) for name, other in self._others.items()}
         self._asked = {} if self._hardships.changes else self._others
@@ -205,7 +212,11 @@ class Life:
     def _work(self, steps: Steps) -> None:
         rng, hardships = self._rng, self._hardships
         steps.runner.extra.repeat_announced(steps.plan.packed)
-        for _ in range(rng.choice([1, 2])):
+        if steps.next_batch < len(self._batches):
+            # The batch that is to come may be one that comes again after a crash.
+            self._diffuse_by_hand(steps)
+            self._reallocate(steps)
+        for _ in range(rng.choice(hardships.batches)):
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
                 self._spill_by_hand(steps)
@@ -221,6 +232,17 @@ class Life:
         if steps.next_batch == len(self._batches):
             steps.end()
             self._ended = True
+        self._note_adaptations(steps)
+
+    def _note_adaptations(self, steps: Steps) -> None:
+        """What policies have done by themselves; that nothing of it went wrong, but was refused at most."""
+        events = steps.events.since(self._seen)
+        for event in events:
+            self._seen = event.number
+            if event.kind in ADAPTATIONS and ON_REQUEST not in event.reason:
+                self.done.append(f"*{event.kind}")
+            strange = event.kind == "warning" and not any(known in event.reason for known in WARNINGS)
+            assert not strange, event.reason
 
     def _feed(self, steps: Steps) -> None:
         number = steps.next_batch

@@ -42,6 +42,7 @@ class WholeRun:
         self._batches = plan.fed()
         self._feeds = {name: Feed(directory / name, SCHEMA) for name in self._batches[0]}
         self._groups = rng.choice([4, 64, 256])
+        self._places = random.Random(f"places {plan.text}")  # of its own: what seeds draw stays as it was
         self._fed = 0
         self._crashes = 0
         self.done: list[str] = []
@@ -111,6 +112,8 @@ class WholeRun:
             self._relocate(run, rng.sample(range(self._groups), 3), rng.choice([None, 1_000]))
         if rng.random() < self._hardships.diffusions:
             self._diffuse(run, rng.sample(range(self._groups), 3))
+        if self._places.random() < self._hardships.reallocations:
+            self._reallocate(run)
 
     def _relocate(self, run: ab.Run, groups: list[int], pace: int | None) -> None:
         try:
@@ -135,6 +138,20 @@ class WholeRun:
                 if not any(reason in str(error) for reason in [*NOT_NOW, "two or more processors"]):
                     raise
                 self.done.append("(not diffused)")
+
+    def _reallocate(self, run: ab.Run) -> None:
+        """Let operators, or sub-plans, go elsewhere; or be refused since a policy migrates a query."""
+        rng, names = self._places, [entry.operator for entry in run.distribution()]
+        chosen = rng.sample(names, k=rng.choice([1, 1, len(names)]))
+        processors = run._live.runner.status.processors
+        to, subplan, apart = rng.choice([None, *range(processors)]), rng.random() < 0.3, rng.random() < 0.2
+        try:
+            run.reallocate(chosen, to=to, subplan=subplan, apart=apart)
+            self.done.append(f"{'sub-plan of ' if subplan else ''}{chosen} to {to}{', apart' if apart else ''}")
+        except ConfigError as error:
+            if "migrates" not in str(error):
+                raise
+            self.done.append("(no reallocation while a query migrates)")
 
     def _change(self, engine: ab.Engine, run: ab.Run) -> None:
         """Add a query, or remove one, or neither; all that has been fed is processed."""
@@ -162,6 +179,7 @@ class WholeRun:
             groups=self._groups,
             policies=hardships.policies,
             memory=hardships.memory,
+            placement=self._places.choice([ab.Spread(), ab.RoundRobin(), ab.Grouping(), ab.FewestRounds()]),
         )
         for name, feed in self._feeds.items():
             i = self._plan.names.index(name[0])

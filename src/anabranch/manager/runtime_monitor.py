@@ -41,6 +41,7 @@ class Moment:
     usual: float = 0.0
     awaiting: int | None = None
     orders: OrderCosts | None = None
+    reallocating: frozenset[str] | None = None
 
 
 class RuntimeMonitor:
@@ -111,6 +112,7 @@ class RuntimeMonitor:
             properties=self._properties.plan,
             orders=moment.orders,
             routings=distribution.routings,
+            reallocating=moment.reallocating,
         )
 
     def _operator(

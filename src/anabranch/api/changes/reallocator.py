@@ -11,7 +11,6 @@ from typing import Protocol
 
 from anabranch.api.changes.migrator import Migrator
 from anabranch.errors import ConfigError
-from anabranch.manager.actions import ReallocateOperator
 from anabranch.manager.allocation.wanted import SPREAD, Wanted
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.allocation import Allocation
@@ -60,19 +59,22 @@ class Reallocator:
         return bool(self._host.opened.runner.context.run.reallocations)
 
     def go_on(self) -> None:
-        """Do what policies have decided on, unless a query migrates: they will decide again."""
+        """Do what policies have decided on, unless a query migrates: they will decide again.
+
+        A decision is on the list until it is done or given up, so policies see what has become of it.
+        """
         decided = self._host.opened.runner.context.run.reallocations
-        actions: list[ReallocateOperator] = []
-        while decided:
-            actions.append(decided.popleft())
-        if not actions or self._migrator.current is not None:
-            return
+        actions = list(decided)
         try:
-            self._go([Wanted((action.name,), action.processor, action.reason) for action in actions])
+            if actions and self._migrator.current is None:
+                self._go([Wanted((action.name,), action.processor, action.reason) for action in actions])
         except Exception as error:
             if self._host.opened.runner.can_change:
                 names = ", ".join(action.name for action in actions)
                 self._host.events.add(EventKind.WARNING, f"{names}: no reallocation, since {error}")
+        finally:
+            for _ in actions:
+                decided.popleft()
 
     def _go(self, wanted: Sequence[Wanted]) -> None:
         host = self._host

@@ -131,5 +131,8 @@ def _wish(action: Action, snapshot: Snapshot) -> Course:
         numbers = [operator.number for operator in snapshot.plan.operators if operator.name == action.name]
         if not numbers:
             return Course.REFUSED
-        return Course.DONE if home_of(snapshot, numbers[0]) == action.processor else Course.WISHED
+        if home_of(snapshot, numbers[0]) == action.processor:
+            return Course.DONE
+        waits = snapshot.reallocating is None or action.name in snapshot.reallocating
+        return Course.WISHED if waits else Course.REFUSED
     return Course.DONE

@@ -61,6 +61,7 @@ def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) 
     """Move operators to their wanted places, all in one step; refused, with nothing done, if one cannot go."""
     runner = opened.runner
     connected = _connect(runner.context, wanted, allocate)
+    failpoint("reallocation.connected")
     with runner.between_batches() as context:
         if not connected.is_of(context):
             connected = _connect(context, wanted, allocate)

@@ -112,6 +112,7 @@ def _adapt(
         usual=context.counters.usual_rows if orders.has_batch else 0.0,
         awaiting=context.in_force.awaiting,
         orders=context.run.orders.latest,
+        reallocating=frozenset(action.name for action in list(context.run.reallocations)),
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
     change = context.decision_maker.adapt(moment, distribution, reports)
