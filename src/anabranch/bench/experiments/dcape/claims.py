@@ -74,7 +74,8 @@ def redistribution(traces: Sequence[PlacementTrace]) -> Iterator[Claim]:
             moved.last.exchanged <= share * stayed.last.exchanged and len(moved.moves) > 0,
             f"{moved.last.exchanged:,} instead of {stayed.last.exchanged:,} rows in the last batch, "
             f"{moved.last.costs.sent:,} instead of {stayed.last.costs.sent:,} on edges that cross, {moved.last.rounds} "
-            f"instead of {stayed.last.rounds} rounds, after {len(moved.moves)} moves",
+            f"instead of {stayed.last.rounds} rounds, after {len(moved.moves)} moves; the most state is "
+            f"{moved.busiest:.1f} fair shares, and was {stayed.busiest:.1f}",
         )
 
 

@@ -26,8 +26,8 @@ from anabranch.plan.placement import Placement, even_placement
 from anabranch.quantities.clock import Clock
 
 DEGRADATION = "degradation"
-BY_HAND = "by hand"
-ROWS = 64
+BY_HAND = "hand"
+ROWS, BATCHES = 64, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Case:
     plan: ThesisPlan
     pattern: str
     processors: int
-    batches: int = 2
+    batches: int = BATCHES
     life: int = 1
     rows: int = ROWS
     degrades: bool = False
@@ -60,17 +60,15 @@ class Case:
     def moved_by(self) -> str:
         """What moves operators, "" if nothing does."""
         if self.turns:
-            return f"{BY_HAND}, {len(self.turns)}x"
+            return BY_HAND
         return DEGRADATION if self.degrades else ""
 
     @property
     def name(self) -> str:
         """Its name for people."""
-        processors = f"{self.processors} processor{'s' if self.processors > 1 else ''}"
         more = [f"{self.rows:,} rows"] if self.rows != ROWS else []
-        more += [f"windows of {self.life}"] if self.life > 1 else []
-        more += [self.moved_by] if self.moved_by else []
-        return ", ".join([f"{self.plan.name}, {self.pattern}, {processors}", *more])
+        more += [f"{self.batches} batches"] if self.batches != BATCHES else []
+        return ", ".join([f"{self.plan.name}, {self.pattern} on {self.processors}", *more])
 
 
 def run_case(spark: SparkSession, folder: Path, case: Case) -> PlacementTrace:

@@ -1,4 +1,6 @@
-"""The single-stream operator of the thesis's plans: it has no state, and its selectivity is 1 (paper 5, section 4.3.1).
+"""The single-stream operator of the thesis's plans: it needs no state, and its selectivity is 1 (paper 5, section 4.3.1).
+
+Rows that it has handed on lie in its state until runs are merged, as with any operator, and are dropped then.
 
 As an operator of one's own it is like any other for the manager: it has a place, rows go to it, and it can be moved.
 """

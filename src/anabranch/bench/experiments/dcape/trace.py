@@ -41,8 +41,11 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class PlacementTrace:
-    """A run of a plan with a distribution pattern on so many processors, with redistribution or moves by hand if there
-    were any (`moved_by`). `state_rows` are those of each processor at the end. There is one run of each."""
+    """A run of a plan with a distribution pattern on so many processors.
+
+    `moved_by` says what moved operators, "" if nothing did. `state_rows` are those of each processor at the end. There
+    is one run of each.
+    """
 
     name: str
     plan: str
@@ -60,11 +63,6 @@ class PlacementTrace:
         return self.batches[-1]
 
     @property
-    def exchanged(self) -> int:
-        """The rows that Spark exchanged between operators in all batches."""
-        return sum(batch.exchanged for batch in self.batches)
-
-    @property
     def busiest(self) -> float:
         """The state of the processor with the most, in fair shares."""
         return max(self.state_rows) * len(self.state_rows) / max(sum(self.state_rows), 1)
@@ -77,16 +75,15 @@ class PlacementTrace:
         )
 
     def cells(self) -> dict[str, str]:
-        """The cells of its row, by column."""
+        """The cells of its row, by column. Counts are those of the last batch: edges that cross, and the rows there."""
         return {
             "variant": self.name,
-            "batches": str(len(self.batches)),
             "rounds": str(self.last.rounds),
-            "edges that cross": str(self.last.costs.crossing),
-            "rows on these": f"{self.last.costs.sent:,}",
-            "rows exchanged": f"{self.last.exchanged:,}",
-            "moves": str(len(self.moves)) if self.moved_by else "",
-            "state per processor, rows": " ".join(f"{rows:,}" for rows in self.state_rows),
+            "crossing": str(self.last.costs.crossing),
+            "rows there": f"{self.last.costs.sent:,}",
+            "exchanged": f"{self.last.exchanged:,}",
+            "moves": f"{len(self.moves)} by {self.moved_by}" if self.moved_by else "",
+            "state, 1,000 rows": " ".join(f"{rows / 1_000:.1f}" for rows in self.state_rows),
         }
 
 
