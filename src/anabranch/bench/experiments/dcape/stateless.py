@@ -1,4 +1,4 @@
-"""The single-stream operator of the thesis's plans: it needs no state, and its selectivity is 1 (paper 5, section 4.3.1).
+"""The single-stream operator of the plans of paper 5: it needs no state, and its selectivity is 1 (section 4.3.1).
 
 Rows that it has handed on lie in its state until runs are merged, as with any operator, and are dropped then.
 
