@@ -192,6 +192,7 @@ def _keep_result(
             seconds,
             run.clock(),
             ManagerUse(reading.seconds + deciding, reading.bytes, memory_bytes),
+            reading.exchanged,
         )
     )
 
