@@ -23,6 +23,7 @@ from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.policies.auto_migrate import AutoMigrate
+from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import Placement, even_placement
 from anabranch.quantities.clock import Clock
@@ -42,11 +43,15 @@ IN_THE_DRIVER = [
     *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
     *(f"migration.{place}" for place in ("begun", "replayed", "settled", "adopted", "ended")),
     *(f"replay.{place}" for place in PLACES),
-    *(f"reallocation.{place}" for place in ("sent", "committed", "activated")),
+    *(f"reallocation.{place}" for place in ("connected", "sent", "committed", "activated")),
 ]
+ADAPTATIONS = ["relocate", "diffuse", "gather", "migrate", "reallocate"]
+# Why what policies wished may not be done.
+WARNINGS = ["does not migrate to", "there is no operator", "goes to a processor from 0", "failpoint", "no space left"]
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
 NOT_NOW = ["has state on disk", "wait for clean-up", "are held back", "to be held back", "on its way to another"]
+NOT_APART = ["to be diffused while", "are on their way to another processor, and of what it is fused with"]
 # Why a migration may be refused.
 REFUSALS = [
     "in this order already",
@@ -65,7 +70,8 @@ class Hardships:
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
     something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
     with that of `diffusions` groups of a join are diffused or gathered by hand, and with that of `reallocations`
-    operators or sub-plans go elsewhere.
+    operators or sub-plans go elsewhere. Sessions last one batch or two, or so many as it takes policies to decide on
+    something (`batches`).
     """
 
     policies: tuple[Policy, ...] = ()
@@ -76,6 +82,7 @@ class Hardships:
     migrations: float = 0.0
     diffusions: float = 0.0
     reallocations: float = 0.0
+    batches: tuple[int, ...] = (1, 2)
 
     @property
     def moves(self) -> bool:
@@ -137,6 +144,7 @@ class Life:
         # A clock on which enough time passes from batch to batch for policies to measure orders of joins.
         measured = any(isinstance(policy, AutoMigrate) for policy in self._hardships.policies)
         self._clocks = {"clock": Clock()} if measured else {}
+        self._seen = 0
         self.done: list[str] = []
         self.answers = {"query": Answer(plan)} | {name: Answer(other) for name, other in self._others.items()}
         self._asked = {} if self._hardships.changes else self._others
@@ -210,7 +218,11 @@ class Life:
     def _work(self, steps: Steps) -> None:
         rng, hardships = self._rng, self._hardships
         steps.runner.extra.repeat_announced(steps.plan.packed)
-        for _ in range(rng.choice([1, 2])):
+        if steps.next_batch < len(self._batches):
+            # The batch that is to come may be one that comes again after a crash.
+            self._diffuse_by_hand(steps)
+            self._reallocate(steps)
+        for _ in range(rng.choice(hardships.batches)):
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
                 self._spill_by_hand(steps)
@@ -226,16 +238,26 @@ class Life:
         if steps.next_batch == len(self._batches):
             steps.end()
             self._ended = True
+        self._note_adaptations(steps)
+
+    def _note_adaptations(self, steps: Steps) -> None:
+        """What policies have done by themselves; that nothing of it went wrong, but was refused at most."""
+        events = steps.events.since(self._seen)
+        for event in events:
+            self._seen = event.number
+            if event.kind in ADAPTATIONS and ON_REQUEST not in event.reason:
+                self.done.append(f"*{event.kind}")
+            strange = event.kind == "warning" and not any(
+                known in event.reason for known in (*WARNINGS, *NOT_NOW, *NOT_APART)
+            )
+            assert not strange, event.reason
 
     def _feed(self, steps: Steps) -> None:
         number = steps.next_batch
         for clock in self._clocks.values():
             clock.advance("1 hour")
-        before = steps.order()
         try:
             steps.feed(self._batches[number])
-            if steps.order() != before:
-                self.done.append(f"now {steps.order()}")
             steps.check_owners()
         finally:
             last = steps.taken.last_step()
@@ -260,12 +282,12 @@ class Life:
                 self.done.append("(not spilled)")
 
     def _diffuse_by_hand(self, steps: Steps) -> None:
-        """Some groups of a join that can be diffused, or back; or be refused with a reason."""
+        """Some groups of a join, fused or not, or back; or be refused with a reason."""
         context, rng = steps.runner.context, self._spreads
         distribution, shape = context.in_force.distribution, context.shape
-        if not shape.diffusable or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
+        if not shape.joins or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
             return
-        number = rng.choice(shape.diffusable)
+        number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
         if diffused and rng.random() < 0.3:
             chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
@@ -280,7 +302,7 @@ class Life:
                 steps.public.diffuse(chosen, master=alias, over=hosts, operator=name)
                 self.done.append("diffuse")
             except ConfigError as error:
-                if not any(reason in str(error) for reason in NOT_NOW):
+                if not any(reason in str(error) for reason in NOT_NOW + NOT_APART):
                     raise
                 self.done.append("(not diffused)")
         steps.check_owners()
