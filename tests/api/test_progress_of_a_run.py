@@ -103,6 +103,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
         },
         "processors": [processor(0, 1, 1082, 0, came=1), processor(1, 6, 3630, 2, came=6)],
         "operators": operators((3, 0), (4, 2)),
+        "exchangedRows": [3 + 2 + 2],
     }
     of_second = {
         "step": 3,
@@ -123,6 +124,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
         },
         "processors": [processor(0, 1, 1082, 1, came=0), processor(1, 13, 7316, 11, came=7)],
         "operators": operators((1, 2), (6, 10)),
+        "exchangedRows": [3 + 3 + 3],
     }
     assert without_times(second) == of_second
     # The last batch, with what was answered after it, at the end of the input.

@@ -46,6 +46,7 @@ run = CliRunner().invoke
         ["bench", "orders"],
         ["bench", "flux-06"],
         ["bench", "zhu-09"],
+        ["bench", "dcape-placement"],
     ],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
