@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.plan.placement import Placement, converted, even_placement
+from anabranch.plan.placement import Placement, converted, spread_over
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,26 +90,30 @@ def reallocated(
     operators: Collection[int],
     placement: Placement | None,
     *,
-    processors: int,
+    hosts: Sequence[int],
     apart: bool = False,
     closed: Collection[int] = (),
 ) -> Allocation:
-    """The allocation after some operators have got a placement; None spreads them over all processors.
+    """The allocation after some operators have got a placement; None spreads them over `hosts`, the processors that
+    they may be on.
 
     Operators with the same number in `kindred` can run fused where they are placed alike. An operator that is spread
-    goes where spread kin of it is, if there is some. Families in `closed` cannot be entered.
+    goes where spread kin of it is, if there is some on these hosts. Families in `closed` cannot be entered.
     """
     assert allocation.families is not None, "the plan has been compiled"
     placements, families = list(allocation.placements), list(allocation.families)
     groups, fresh = len(placements[0]), max(families) + 1
     for n in operators:
         families[n] = fresh + n
-        placements[n] = even_placement(groups, processors)
+        placements[n] = spread_over(hosts, groups)
     for n in operators:
         spread = [
             placements[m]
             for m in range(len(placements))
-            if m not in operators and kindred[m] == kindred[n] and len(set(placements[m])) > 1
+            if m not in operators
+            and kindred[m] == kindred[n]
+            and len(set(placements[m])) > 1
+            and {*placements[m]} <= {*hosts}
         ]
         placements[n] = placement or next(iter(spread), placements[n])
     alone = allocation.apart - {*operators} | ({*operators} if apart else set())

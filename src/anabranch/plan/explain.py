@@ -79,13 +79,16 @@ def explain(
     measured: Measured | None = None,
     flow: Dataflow | None = None,
     parted: Sequence[str] = (),
+    clusters: Sequence[str | None] = (),
 ) -> Picture:
     """The picture of a plan; `key_types`, `rounds` and `placements` are per operator. With the `flow` of rows between
     operators it says what the placement costs. Operators that are `parted` run apart from others that they could run
-    fused with."""
+    fused with. There may be `clusters` of processors: the name of that of each operator."""
     places = [
         f"round {number + 1} {placement_text(p, processors)}" for number, p in zip(rounds, placements, strict=True)
     ]
+    if clusters:
+        places = [f"{place}, cluster {name!r}" for place, name in zip(places, clusters, strict=True)]
     drawing = _Drawing(network, streams, key_types, places, measured)
     answers = tuple(drawing.answer(answer) for answer in network.answers)
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)

@@ -13,6 +13,7 @@ from anabranch.api.changes.migrator import Migrator
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import ReallocateOperator
 from anabranch.manager.allocation.wanted import SPREAD, Wanted
+from anabranch.manager.tiers.sending import Sent
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.allocation import Allocation
 from anabranch.runtime.compile.prepared import PreparedPlan
@@ -54,6 +55,13 @@ class Reallocator:
         self._migrator.check_idle("no operator can be reallocated")
         self._go([Wanted(named, SPREAD if to is None else to, reason, subplan, apart)])
 
+    def send(self, queries: str | Sequence[str], to: str) -> None:
+        """Let queries go on in another cluster of processors, with all their operators and the state of these."""
+        named = (queries,) if isinstance(queries, str) else tuple(queries)
+        self._migrator.check_idle("no query can be sent")
+        several = "queries" if len(named) > 1 else "query"
+        self._go([Sent(named, to, f"the {several} {', '.join(map(repr, named))} went to the cluster {to!r}")])
+
     @property
     def has_work(self) -> bool:
         """Whether policies have decided on something that is not done yet."""
@@ -74,7 +82,7 @@ class Reallocator:
                 names = ", ".join(action.name for action in actions)
                 self._host.events.add(EventKind.WARNING, f"{names}: no reallocation, since {error}")
 
-    def _go(self, wanted: Sequence[Wanted]) -> None:
+    def _go(self, wanted: Sequence[Wanted | Sent]) -> None:
         host = self._host
         try:
             host.opened = reallocate(host.opened, wanted, host.allocate)
