@@ -130,8 +130,8 @@ class Inspection:
 
     State, queries, inputs and groups are those of the newest readable step. `orders` are the costs of orders of joins
     when they were measured last, None if they never were. `diffused` are groups that are so after that step, in which
-    `copied` rows were received more than once. `operators` say where each one is, `clusters` which processors the last run
-    had in which cluster, None if it had none.
+    `copied` rows were received more than once. `operators` say where each one is, `clusters` which processors the last
+    run had in which cluster, None if it had none.
     """
 
     path: str
