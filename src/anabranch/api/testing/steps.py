@@ -356,11 +356,11 @@ class Steps:
             raise ConfigError("there is no query to answer yet; ask one with query(...) before the first step")
 
     def _made(self, query: str | Query, joins: str = "auto", emit: str = "tuple", cluster: str | None = None) -> Query:
-        asked = isinstance(query, str)
-        made = self.engine.sql(query, joins=joins, emit=emit, cluster=cluster) if asked else query
-        if made._engine is not self.engine:
+        if isinstance(query, str):
+            return self.engine.sql(query, joins=joins, emit=emit, cluster=cluster)
+        if query._engine is not self.engine:
             raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
-        return made
+        return query
 
     def _named(self, name: str | None) -> tuple[str, Query]:
         self._check_has_query()
