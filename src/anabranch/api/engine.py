@@ -29,7 +29,7 @@ from anabranch.manager.policies import ADAPTIVE
 from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
-from anabranch.manager.tiers.clusters import check_covers
+from anabranch.manager.tiers.clusters import check_cluster, check_covers
 from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
@@ -207,19 +207,9 @@ class Engine:
         """
         arguments = {"text": text, "joins": joins, "emit": emit}
         if cluster is not None:
-            self._check_cluster(cluster)
+            check_cluster(self._settings.clusters, cluster)
         bound = replace(parse_query(text, self._streams, joins, emit), cluster=cluster)
         return Query(self, bound, arguments)
-
-    def _check_cluster(self, cluster: str) -> None:
-        """Refuse a cluster that there is not."""
-        clusters = self._settings.clusters
-        if clusters is None:
-            raise ConfigError(
-                f"there are no clusters, so none is called {cluster!r}; say which processors belong together: "
-                f"placement=ab.Tier({{{cluster!r}: [0, 1], ...}})"
-            )
-        clusters.hosts(cluster)
 
     def start(self, writers: Sequence[Writer], *, missing: str = REFUSE) -> Run:
         """Answer several queries together, each with a sink of its own.

@@ -82,6 +82,16 @@ def check_covers(clusters: Clusters, processors: int) -> None:
         )
 
 
+def check_cluster(clusters: Clusters | None, name: str) -> None:
+    """Refuse a cluster that there is not."""
+    if clusters is None:
+        raise ConfigError(
+            f"there are no clusters, so none is called {name!r}; say which processors belong together: "
+            f"placement=ab.Tier({{{name!r}: [0, 1], ...}})"
+        )
+    clusters.hosts(name)
+
+
 def _hosts(name: str, given: object) -> tuple[int, ...]:
     if not isinstance(given, Sequence) or isinstance(given, str) or not given:
         raise ConfigError(f"the cluster {name!r} needs a list of processors; {EXAMPLE}, not {given!r}")
