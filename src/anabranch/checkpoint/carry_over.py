@@ -106,7 +106,15 @@ def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
         frozenset(operators[n] for n in last.apart),
         last.initial.processors,
         dict(zip(operators, last.initial.placements, strict=True)),
+        {name: _hosts(last, n) for n, name in enumerate(operators)},
     )
+
+
+def _hosts(last: Step, operator: int) -> frozenset[int]:
+    """The processors that have a part in an operator, or will have when its groups have arrived."""
+    routing = last.routings[operator]
+    receivers = {each.move.receiver for each in last.moving if each.move.family == last.families[operator]}
+    return frozenset(receivers.union(*(routing.hosts(group) for group in range(len(routing.placement)))))
 
 
 def under(values: Mapping[int, Value], before: Json, plan: Json) -> dict[int, Value]:

@@ -12,7 +12,7 @@ reallocated again. What needs an operator by itself, such as diffusion, asks for
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from anabranch.plan.placement import Placement, converted, spread_over
 
@@ -31,7 +31,8 @@ class Allocation:
 class KnownAllocation:
     """Where operators are, by identity, on so many processors: what a plan goes on with that has some of them.
 
-    The program `wanted` them elsewhere at first, on another number of processors.
+    The program `wanted` them elsewhere at first, on another number of processors. More `hosts` than those of the
+    placement have a part in operators of which groups are diffused or on their way.
     """
 
     processors: int
@@ -40,6 +41,7 @@ class KnownAllocation:
     apart: frozenset[str]
     wanted_processors: int
     wanted: Mapping[str, Placement]
+    hosts: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def is_wanted(self, processors: int, identities: Sequence[str], initial: Sequence[Placement]) -> bool:
         """Whether a program that wants these initial placements wants the same as before."""

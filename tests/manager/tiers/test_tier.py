@@ -92,6 +92,8 @@ def test_a_query_stays_where_it_was_assigned_and_what_it_gets_new_goes_where_it_
     assert wanted(asked(graph, a="eu", b=None), clusters, sent).wishes == {"a": "eu", "b": "us"}
     assert at_home(graph, clusters, sent).wishes == {"a": "eu", "b": "us"}, "it was sent"
     assert not holds(clusters, known({"op0": (1, 2)}, {})), "over two clusters, from before there were any"
+    diffused = replace(sent, hosts={"op0": frozenset({0, 1, 2})})
+    assert not holds(clusters, diffused), "a part of it, or what is on its way, is in another cluster"
     assert wanted(graph, None, sent) is graph
 
 

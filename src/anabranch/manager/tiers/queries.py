@@ -46,8 +46,11 @@ def homes(graph: OperatorGraph, clusters: Clusters, placements: Mapping[str, Pla
 
 
 def holds(clusters: Clusters | None, known: KnownAllocation) -> bool:
-    """Whether every operator of an allocation is within one cluster."""
+    """Whether every operator of an allocation is within one cluster, and stays there."""
     return clusters is None or (
         known.processors == clusters.count
-        and all(clusters.of_processors(placement) is not None for placement in known.placements.values())
+        and all(
+            clusters.of_processors(known.hosts.get(name, frozenset(placement))) is not None
+            for name, placement in known.placements.items()
+        )
     )
