@@ -146,6 +146,12 @@ def test_what_is_not_an_operator_or_not_supported_above_one_is_refused(
     made = engine(spark, clicks, sessions(GAP))
     with pytest.raises(ConfigError, match="'sessions' is empty or taken"):
         made.operator("sessions", sessions(GAP), over="clicks", key="user", columns=[], gives=GIVES)
+    with pytest.raises(ConfigError, match="retention='1 hour' is of event time, which rows of the operator 'sessions'"):
+        made.operator(
+            "again", sessions(GAP), over="sessions", key="user", columns=["clicks"], gives=GIVES, retention="1 hour"
+        )
+    with pytest.raises(ConfigError, match="stream 'sessions' has no column 'click'; did you mean 'clicks'"):
+        made.operator("again", sessions(GAP), over="sessions", key="user", columns=["click"], gives=GIVES)
     with pytest.raises(QueryError, match="'sessions' is grouped, but its rows have no event time"):
         made.sql("SELECT count(*) AS n FROM sessions")
     with pytest.raises(QueryError, match="event time for a window"):

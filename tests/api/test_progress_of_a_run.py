@@ -20,7 +20,7 @@ PAIRS = "SELECT x.client, y.bytes FROM R [RANGE 2 SECONDS] x, R y WHERE x.client
 NONE = {"R": 0, "x": 0, "y": 0}
 
 
-def processor(number: int, rows: int, size: int, results: int) -> dict[str, Any]:
+def processor(number: int, rows: int, size: int, results: int, *, came: int) -> dict[str, Any]:
     """A processor that has spilled nothing, without what the clock says."""
     return {
         "processor": number,
@@ -33,6 +33,7 @@ def processor(number: int, rows: int, size: int, results: int) -> dict[str, Any]
         "owingGroups": 0,
         "owedResults": 0,
         "owedResultsAre": "about",
+        "rows": came,
         "results": results,
         "heldRows": 0,
     }
@@ -100,8 +101,9 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
             "rejected": NONE,
             "late_joined": 0,
         },
-        "processors": [processor(0, 1, 1082, 0), processor(1, 6, 3630, 2)],
+        "processors": [processor(0, 1, 1082, 0, came=1), processor(1, 6, 3630, 2, came=6)],
         "operators": operators((3, 0), (4, 2)),
+        "exchangedRows": [3 + 2 + 2],
     }
     of_second = {
         "step": 3,
@@ -120,8 +122,9 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
             "rejected": NONE,
             "late_joined": 0,
         },
-        "processors": [processor(0, 1, 1082, 1), processor(1, 13, 7316, 11)],
+        "processors": [processor(0, 1, 1082, 1, came=0), processor(1, 13, 7316, 11, came=7)],
         "operators": operators((1, 2), (6, 10)),
+        "exchangedRows": [3 + 3 + 3],
     }
     assert without_times(second) == of_second
     # The last batch, with what was answered after it, at the end of the input.
@@ -129,7 +132,7 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
         **of_second,
         "queries": {"counts": {"numOutputRows": 2, "results": 4}, "pairs": {"numOutputRows": 10, "results": 12}},
         "totals": {**of_second["totals"], "combinations": 16, "results": {"counts": 4, "pairs": 12}},
-        "processors": [processor(0, 0, 0, 0), processor(1, 13, 7316, 2)],
+        "processors": [processor(0, 0, 0, 0, came=0), processor(1, 13, 7316, 2, came=0)],
         "operators": operators((0, 2), (0, 0)),
     }
     assert json.loads(json.dumps(last)) == last
@@ -138,7 +141,8 @@ def test_all_of_it_is_as_documented(spark: SparkSession, tmp_path: Path, capsys:
         group("join of x, y", activeBytes=5144, results=12, rows=10),
     ]
     run.explain()
-    assert capsys.readouterr().out.splitlines()[-2:] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if line.startswith("processor ") and "active state" in line] == [
         "processor 0: 0 rows of active state, 0 B",
         "processor 1: 13 rows of active state, 7.1 KiB",
     ]

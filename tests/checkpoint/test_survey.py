@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from anabranch.checkpoint.survey.summaries import spilled_summaries
 from anabranch.checkpoint.survey.survey import survey
+from anabranch.cli.main import app
 from anabranch.manager.diffusion import Diffuser, Occasion, routes_of
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
@@ -93,6 +95,10 @@ def test_rows_of_the_master_that_no_host_lists_are_missed(diffused: Fabricated) 
     (problem,) = _broken(diffused, 1, 0, rest)
     assert problem.startswith("group 3: processor 1 lists 0 bytes and has counted ")
     assert problem.endswith(", so rows are missing")
+    shown = CliRunner().invoke(app, ["inspect", "--verify", str(diffused.checkpoint.path)], env={"COLUMNS": "300"})
+    assert shown.exit_code == 1
+    assert "DAMAGED, 1 problem(s)" in shown.stdout
+    assert problem in " ".join(shown.stdout.split())
 
 
 def test_rows_that_are_not_listed_where_they_belong_are_named(diffused: Fabricated) -> None:

@@ -46,6 +46,7 @@ run = CliRunner().invoke
         ["bench", "orders"],
         ["bench", "flux-06"],
         ["bench", "zhu-09"],
+        ["bench", "dcape-placement"],
     ],
 )
 def test_every_command_explains_itself(command: list[str]) -> None:
@@ -74,6 +75,7 @@ def test_the_benchmarks_are_listed_one_per_line() -> None:
         "changes",
         "migration",
         "orders",
+        "skew",
     ]
     liu = [f"liu-{figure}" for figure in ("06", "07", "09", "10", "11", "12", "14", "15", "16", "17", "20", "21")]
     flux = [f"flux-{figure}" for figure in ("03", "06", "07", "09", "10")]

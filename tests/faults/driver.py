@@ -19,7 +19,7 @@ import pyarrow as pa
 import anabranch as ab
 from anabranch.api.writer import Writer
 from tests.conftest import QUICK_START
-from tests.oracle.chance import ChanceMoves
+from tests.oracle.chance import ChanceMoves, ChanceWishes
 from tests.oracle.feed import Feed, run_to_end
 from tests.oracle.referee import Stream, join, query
 
@@ -44,6 +44,8 @@ SPILLED = "spilled "
 MEMORY = 2_000
 # The same with groups that move, at once or by and by, and rows that wait, by chance after every batch.
 MOVED = "moved "
+# The same with operators that go to other processors by chance.
+ELSEWHERE = "elsewhere "
 # The condition between the two operators is one for Spark, so there is an exchange, and a second round.
 JOINS = {"rounds": "(A B) C"}
 
@@ -94,7 +96,9 @@ class Rig:
             settings["memory"] = MEMORY
         elif kind.startswith(MOVED):
             settings["policies"] = [ChanceMoves(5)]
-        kind = kind.removeprefix(SPILLED).removeprefix(MOVED)
+        elif kind.startswith(ELSEWHERE):
+            settings["policies"] = [ChanceWishes(5)]
+        kind = kind.removeprefix(SPILLED).removeprefix(MOVED).removeprefix(ELSEWHERE)
         return self.engine(session, processors, **settings).sql(QUERIES[kind], joins=JOINS.get(kind, "auto"))
 
     def writer(self, engine: ab.Engine, kind: str) -> Writer:

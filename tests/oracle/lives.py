@@ -23,8 +23,11 @@ from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.patterns.tier import Tier
+from anabranch.manager.policies.auto_migrate import AutoMigrate
+from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.manager.snapshot import Policy
 from anabranch.plan.placement import Placement, even_placement
+from anabranch.quantities.clock import Clock
 from anabranch.runtime.driver.changes.migration import BACKGROUND, MOVING_STATE, PARALLEL_TRACK
 from anabranch.state.failpoints import VARIABLE
 from tests.oracle import referee
@@ -41,8 +44,11 @@ IN_THE_DRIVER = [
     *("step.processed", "commit.checked", "plan.described", "plan.adopted", "store.write"),
     *(f"migration.{place}" for place in ("begun", "replayed", "settled", "adopted", "ended")),
     *(f"replay.{place}" for place in PLACES),
-    *(f"reallocation.{place}" for place in ("sent", "committed", "activated")),
+    *(f"reallocation.{place}" for place in ("connected", "sent", "committed", "activated")),
 ]
+ADAPTATIONS = ["relocate", "diffuse", "gather", "migrate", "reallocate"]
+# Why what policies wished may not be done.
+WARNINGS = ["does not migrate to", "there is no operator", "goes to a processor from 0", "failpoint", "no space left"]
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
 NOT_NOW = [
@@ -53,6 +59,7 @@ NOT_NOW = [
     "to be held back",
     "on its way to another",
 ]
+NOT_APART = ["to be diffused while", "are on their way to another processor, and of what it is fused with"]
 # Why a migration may be refused.
 REFUSALS = [
     "in this order already",
@@ -71,8 +78,9 @@ class Hardships:
     With `changes` other queries are not there from the beginning to the end. With `reshaped` answers the sink does
     something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
     with that of `diffusions` groups of a join are diffused or gathered by hand, and with that of `reallocations`
-    operators or sub-plans go elsewhere. With `tiers` processors are in clusters, others in each session, and queries
-    are sent from one to another.
+    operators or sub-plans go elsewhere. Sessions last one batch or two, or so many as it takes policies to decide on
+    something (`batches`). With `tiers` processors are in clusters, others in each session, and queries are sent from
+    one to another.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -84,6 +92,7 @@ class Hardships:
     diffusions: float = 0.0
     reallocations: float = 0.0
     tiers: bool = False
+    batches: tuple[int, ...] = (1, 2)
 
     @property
     def moves(self) -> bool:
@@ -143,6 +152,10 @@ class Life:
         self._committed = 0
         self._ended = False
         self._crashes = 0
+        # A clock on which enough time passes from batch to batch for policies to measure orders of joins.
+        measured = any(isinstance(policy, AutoMigrate) for policy in self._hardships.policies)
+        self._clocks = {"clock": Clock()} if measured else {}
+        self._seen = 0
         self.done: list[str] = []
         self.answers = {"query": Answer(plan)} | {name: Answer(other) for name, other in self._others.items()}
         self._asked = {} if self._hardships.changes else self._others
@@ -214,13 +227,17 @@ class Life:
             others={name: other.text for name, other in self._asked.items()},
             sink=self._sink("query"),
             sinks={name: self._sink(name) for name in self._asked},
-            settings=settings,
+            settings=settings | self._clocks,
         )
 
     def _work(self, steps: Steps) -> None:
         rng, hardships = self._rng, self._hardships
         steps.runner.extra.repeat_announced(steps.plan.packed)
-        for _ in range(rng.choice([1, 2])):
+        if steps.next_batch < len(self._batches):
+            # The batch that is to come may be one that comes again after a crash.
+            self._diffuse_by_hand(steps)
+            self._reallocate(steps)
+        for _ in range(rng.choice(hardships.batches)):
             if steps.next_batch < len(self._batches):
                 self._feed(steps)
                 self._spill_by_hand(steps)
@@ -237,9 +254,24 @@ class Life:
         if steps.next_batch == len(self._batches):
             steps.end()
             self._ended = True
+        self._note_adaptations(steps)
+
+    def _note_adaptations(self, steps: Steps) -> None:
+        """What policies have done by themselves; that nothing of it went wrong, but was refused at most."""
+        events = steps.events.since(self._seen)
+        for event in events:
+            self._seen = event.number
+            if event.kind in ADAPTATIONS and ON_REQUEST not in event.reason:
+                self.done.append(f"*{event.kind}")
+            strange = event.kind == "warning" and not any(
+                known in event.reason for known in (*WARNINGS, *NOT_NOW, *NOT_APART)
+            )
+            assert not strange, event.reason
 
     def _feed(self, steps: Steps) -> None:
         number = steps.next_batch
+        for clock in self._clocks.values():
+            clock.advance("1 hour")
         try:
             steps.feed(self._batches[number])
             steps.check_owners()
@@ -266,12 +298,12 @@ class Life:
                 self.done.append("(not spilled)")
 
     def _diffuse_by_hand(self, steps: Steps) -> None:
-        """Some groups of a join that can be diffused, or back; or be refused with a reason."""
+        """Some groups of a join, fused or not, or back; or be refused with a reason."""
         context, rng = steps.runner.context, self._spreads
         distribution, shape = context.in_force.distribution, context.shape
-        if not shape.diffusable or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
+        if not shape.joins or distribution.processors < 2 or rng.random() >= self._hardships.diffusions:
             return
-        number = rng.choice(shape.diffusable)
+        number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
         if diffused and rng.random() < 0.3:
             chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
@@ -287,7 +319,7 @@ class Life:
                 steps.public.diffuse(chosen, master=alias, over=hosts, operator=name)
                 self.done.append("diffuse")
             except ConfigError as error:
-                if not any(reason in str(error) for reason in NOT_NOW):
+                if not any(reason in str(error) for reason in NOT_NOW + NOT_APART):
                     raise
                 self.done.append("(not diffused)")
         steps.check_owners()
@@ -338,9 +370,10 @@ class Life:
             self.done.append("migration cancelled")
             return
         shape = "multiway" if rng.random() < 0.2 else tree(rng, plan.names, list(plan.equalities))
-        strategy = rng.choice([MOVING_STATE, MOVING_STATE, BACKGROUND, PARALLEL_TRACK])
+        strategy = rng.choice([MOVING_STATE, "auto", BACKGROUND, PARALLEL_TRACK])
+        meanwhile = rng.choice(["refuse", "replace"])
         try:
-            steps.public.migrate(shape, strategy, "query", pace=rng.choice([1, 5, 1000]))
+            steps.public.migrate(shape, strategy, "query", pace=rng.choice([1, 5, 1000]), meanwhile=meanwhile)
             self.done.append(f"{strategy} {shape}")
         except ConfigError as error:
             reason = next((reason for reason in REFUSALS if reason in str(error)), None)

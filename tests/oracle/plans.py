@@ -182,10 +182,10 @@ class Grouping:
         return referee.query(f"{text} GROUP BY r.i, {shown} HAVING count(*) <> 3", {"j": joined})
 
 
-def draw_grouped(seed: int, *, wild: bool = False) -> Plan:
+def draw_grouped(seed: int, *, wild: bool = False, batches: int | None = None) -> Plan:
     """A plan over one to four streams that groups what they give."""
     rng = random.Random(seed)
-    plan = draw(seed, rng.choice([1, 1, 2, 3, 4]), wild=wild)
+    plan = draw(seed, rng.choice([1, 1, 2, 3, 4]), wild=wild, batches=batches)
     names = plan.names
     windows = tuple(rng.choice([0, 5, 15, 40]) for _ in names)
     windows = tuple(w if n == 0 or rng.random() < 0.8 else None for n, w in enumerate(windows))
@@ -201,8 +201,8 @@ def draw_grouped(seed: int, *, wild: bool = False) -> Plan:
     return replace(plan, timed=(True,) * len(names), windows=windows, lateness=lateness, grouping=grouping)
 
 
-def draw(seed: int, streams: int | None = None, *, wild: bool = False) -> Plan:
-    """A plan that joins streams."""
+def draw(seed: int, streams: int | None = None, *, wild: bool = False, batches: int | None = None) -> Plan:
+    """A plan that joins streams, in so many batches if it is said how many."""
     rng = random.Random(seed)
     names = "ABCDEF"[: streams or rng.choice([2, 3, 3, 4, 4, 5, 6])]
     windowed = rng.random() < 0.8
@@ -215,14 +215,14 @@ def draw(seed: int, streams: int | None = None, *, wild: bool = False) -> Plan:
             left = rng.choice(WILD_KEYS if wild else KEYS)
             equalities.append((f"{rng.choice(names[:n])}.{left}", f"{name}.{rng.choice(ALIKE[left])}"))
     conditions = [f"{left}.v + {right}.v > {rng.randrange(4)}" for left, right in pairwise(names) if rng.random() < 0.3]
-    batches = []
-    for batch in range(rng.choice([2, 3, 4])):
-        batches.append({name: (_wild_rows if wild else _few_rows)(rng, batch, len(names)) for name in names})
+    few = rng.choice([2, 3, 4])
+    fed = [
+        {name: (_wild_rows if wild else _few_rows)(rng, batch, len(names)) for name in names}
+        for batch in range(batches or few)
+    ]
     joins = rng.choice(["auto", "multiway", tree(rng, names, equalities), tree(rng, names, equalities)])
     united = tuple(name for name in names if rng.random() < 0.25)
-    return Plan(
-        names, timed, windows, lateness, tuple(equalities), tuple(conditions), joins, tuple(batches), united=united
-    )
+    return Plan(names, timed, windows, lateness, tuple(equalities), tuple(conditions), joins, tuple(fed), united=united)
 
 
 def draw_others(seed: int, plan: Plan, *, wild: bool = False) -> dict[str, Plan]:
@@ -284,6 +284,12 @@ def _wild_rows(rng: random.Random, batch: int, streams: int) -> pa.Table:
         ],
     }
     return pa.table(columns, schema=SCHEMA)
+
+
+def orders_of(plan: Plan, count: int = 4) -> tuple[str, ...]:
+    """Some orders of a plan's joins, none if it has fewer than three streams."""
+    rng = random.Random(plan.text)
+    return tuple(tree(rng, plan.names, list(plan.equalities)) for _ in range(count if len(plan.names) > 2 else 0))
 
 
 def tree(rng: random.Random, names: str, equalities: list[tuple[str, str]]) -> str:

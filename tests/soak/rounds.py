@@ -1,7 +1,8 @@
 """One round of the soak: what a seed draws, and how it is done.
 
 `property` tries new examples of one property test, without Spark. `steps` answers a random plan
-step by step, without Structured Streaming around it; most that can happen to a run happens there. `run` does the same
+step by step, without Structured Streaming around it; most that can happen to a run happens there. `long` is a round of
+many batches, in which the engine's own policies have reasons to adapt. `run` does the same as `steps`
 through the public API, with files that arrive while the run goes on. Further kinds are in `searches`.
 """
 
@@ -20,9 +21,10 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.manager.snapshot import Policy
-from tests.oracle.chance import ChanceDiffusion, ChanceMoves, ChanceSpill
+from anabranch.plan.orders.migration_choice import STRATEGIES
+from tests.oracle.chance import ChanceDiffusion, ChanceMoves, ChanceSpill, ChanceWishes, Counted
 from tests.oracle.lives import Hardships, Life
-from tests.oracle.plans import Plan, draw, draw_grouped, draw_others
+from tests.oracle.plans import Plan, draw, draw_grouped, draw_others, orders_of
 from tests.oracle.settings import odd_settings
 from tests.soak.whole_runs import WholeRun
 
@@ -45,7 +47,7 @@ class Drawn:
         shape = f"{len(plan.names)} streams" if len(plan.names) > 1 else "1 stream"
         parts = [shape + (" grouped" if plan.grouping else ""), f"{len(plan.batches)} batches"]
         parts += [f"{1 + len(self.others)} queries"] if self.others else []
-        parts += [type(policy).__name__ for policy in hardships.policies]
+        parts += [type(getattr(policy, "policy", policy)).__name__ for policy in hardships.policies]
         parts += [f"{hardships.memory} bytes"] if hardships.memory else []
         return ", ".join(parts + ["odd settings"] * self.odd)
 
@@ -79,6 +81,12 @@ def draw_round(seed: int) -> Drawn:
     if spreads.random() < 0.4:
         place = spreads.randrange(len(policies) + 1)
         policies = (*policies[:place], spreads.choice([ChanceDiffusion(seed), ab.Diffusion()]), *policies[place:])
+    orders = random.Random(f"orders {seed}")
+    if orders.random() < 0.3:
+        strategy, wish = orders.choice(["auto", *STRATEGIES]), orders.choice(["latency", "memory", "work"])
+        policies = (*policies, ab.AutoMigrate(gain=1.05, strategy=strategy, wish=wish, evaluations=1))
+    if places.random() < 0.4:
+        policies = (*policies, ChanceWishes(seed, orders_of(plan)))
     hardships = Hardships(
         policies,
         limit,
@@ -98,11 +106,47 @@ def _needs_all(policy: Policy) -> bool:
     return isinstance(policy, ChanceDiffusion)
 
 
+def draw_long_round(seed: int) -> Drawn:
+    """What happens in a round of so many batches that the engine's own policies decide on something."""
+    rng = random.Random(f"long {seed}")
+    batches = rng.choice([12, 24])
+    plan = (draw_grouped if rng.random() < 0.3 else draw)(seed, wild=True, batches=batches)
+    plan = plan.thinned(MOST // 10 if plan.grouping else MOST)
+    memory = rng.choice([None, 2_000, 10_000])
+    eager: list[Policy] = [
+        ab.Adaptive(),
+        ab.Diffusion(period=2, hysteresis=1.0),
+        ab.Balance(rng.choice([ab.CpuTime(), ab.MemoryShare(), ab.NetworkOutputRate()]), difference=0.0),
+        ab.Degradation(),
+        ab.FluxLoad(),
+        ab.SkewBuffer(),
+    ]
+    chosen = eager[:1] if rng.random() < 0.6 else rng.sample(eager, 3)
+    by_chance: list[Policy] = [ChanceMoves(seed), ChanceSpill(seed), ChanceDiffusion(seed)]
+    wishes = [ChanceWishes(seed, orders_of(plan))] if rng.random() < 0.5 else []
+    hardships = Hardships(
+        (*(Counted(policy, seed) for policy in chosen), *rng.sample(by_chance, rng.choice([0, 0, 1])), *wishes),
+        memory,
+        crashes=rng.choice([0.0, 0.3]),
+        migrations=rng.choice([0.0, 0.1]),
+        reallocations=rng.choice([0.0, 0.1]),
+        diffusions=rng.choice([0.0, 0.1]),
+        batches=(batches // 2, batches),
+    )
+    return Drawn(plan, {}, hardships, odd=False)
+
+
 def do_steps(spark: SparkSession, directory: Path, seed: int) -> str:
     """A round step by step; what was done in it. Raises whatever goes wrong."""
     drawn, rng = draw_round(seed), random.Random(seed)
     life = Life(spark, directory, drawn.plan, rng, drawn.others, drawn.hardships)
     return _lived(spark, drawn, life, seed)
+
+
+def do_long(spark: SparkSession, directory: Path, seed: int) -> str:
+    """A round of many batches, step by step."""
+    drawn, rng = draw_long_round(seed), random.Random(seed)
+    return _lived(spark, drawn, Life(spark, directory, drawn.plan, rng, {}, drawn.hardships), seed)
 
 
 def do_run(spark: SparkSession, directory: Path, seed: int) -> str:

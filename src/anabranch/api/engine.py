@@ -178,7 +178,7 @@ class Engine:
             name: the name that queries use for its results.
             operator: the object that computes them (`anabranch.kernel.operator`). It is copied to the processors, so
                 its class has to be importable there. A checkpoint belongs to an operator with the same `repr`.
-            over: the registered stream that it is applied to.
+            over: the registered stream, or other operator, that it is applied to.
             key: an expression over that stream, or several: rows with equal keys are on one processor.
             columns: the stream's columns that it sees, as `col.NAME`; the key's are `key.0`, ...
             gives: the columns of its results, as Spark writes schemas: "user STRING, clicks BIGINT".

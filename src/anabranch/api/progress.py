@@ -42,6 +42,7 @@ def progress_of(result: StepResult, lateness: Mapping[str, int]) -> Progress:
             result.manager.cpu_seconds * 1000, result.manager.report_bytes, result.manager.memory_bytes
         ),
         diffused=result.diffused,
+        exchanged=result.exchanged,
     )
 
 

@@ -57,9 +57,13 @@ def operator_schema(
     if not isinstance(name, str) or not name or name.lower() in (other.lower() for other in registered):
         raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
     stream = registered.get(over)
-    if stream is None or stream.application is not None:
-        streams = [other for other, schema in registered.items() if schema.application is None]
-        raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, streams)}")
+    if stream is None:
+        raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, list(registered))}")
+    if stream.application is not None and retention is not None:
+        raise ConfigError(
+            f"operator {name!r}: retention={retention!r} is of event time, which rows of the operator {over!r} do not "
+            "have; leave it out"
+        )
     for column in applied.columns:
         if column not in stream.columns:
             hint = did_you_mean(column, stream.columns)

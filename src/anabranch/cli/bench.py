@@ -63,6 +63,8 @@ PAPERS = {
     "zhu-15": "high configuration: both strategies come to the new order's intermediate rows; moving state has fewer "
     "at first",
     "zhu-16": "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
+    "dcape-placement": "20 operators: grouping needs fewer rounds than round robin, FewestRounds no more than "
+    "grouping, degradation halves the rows that a bad start exchanges",
 }
 BENCHMARKS = ENGINE | PAPERS
 

@@ -22,7 +22,8 @@ def inspect(
     checkpoint: Annotated[Path, typer.Argument(help="The checkpoint folder of a run.", metavar="CHECKPOINT")],
     groups: Annotated[bool, typer.Option("--groups", help="Add a line for every partition group.")] = False,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Compare sizes only; read no state file, count no groups.")
+        bool,
+        typer.Option("--quick/--verify", help="Compare sizes only; read no state file, count no groups."),
     ] = False,
     events: Annotated[int, typer.Option("--events", help="Add the newest events, so many.", metavar="N", min=0)] = 0,
     plans: Annotated[

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 from anabranch.bench.experiments import EXPERIMENTS
+from anabranch.bench.experiments.dcape.placement import PlacementExperiment
 from anabranch.bench.experiments.rig.draw import draw
 from anabranch.bench.experiments.rig.experiment import Experiment
 from anabranch.bench.experiments.rig.report import table
@@ -70,8 +71,8 @@ def command_for(name: str) -> Callable[..., None]:
     return command
 
 
-def _named(name: str) -> Experiment | MigrationExperiment:
-    experiments: dict[str, Experiment | MigrationExperiment] = {
+def _named(name: str) -> Experiment | MigrationExperiment | PlacementExperiment:
+    experiments: dict[str, Experiment | MigrationExperiment | PlacementExperiment] = {
         experiment.name: experiment for experiment in EXPERIMENTS
     }
     if name not in experiments:

@@ -42,6 +42,7 @@ from anabranch.plan.query import (
     Selection,
     Source,
     StreamSchema,
+    quote,
 )
 from anabranch.plan.shape_text import AUTO
 
@@ -201,15 +202,36 @@ def _application(source: SourceText, statement: Statement, streams: Mapping[str,
 def _over_an_operator(
     text: str, source: SourceText, statement: Statement, streams: Mapping[str, StreamSchema], application: Application
 ) -> ContinuousQuery:
-    """Selection and projection of the results of a user's operator."""
+    """Selection and projection of the results of a user's operator.
+
+    What it is applied to is a stream, or a block: the results of another operator.
+    """
     scope = open_scope(source, statement.items, streams, single=True)
     outputs = tuple(Output(item.name, item.below) for item in read_items(statement, scope))
     parts = [part for condition in statement.conditions for part in conjuncts(bind(condition, scope))]
     conditions = _distinct([part.below for part in parts])
     grouping = Grouping(application.key, (), conditions, applied=application.applied)
     over = application.over
-    entry = JoinInput(over, over, application.retention, application.key, (), (), (Source(over),))
-    return ContinuousQuery(text, (entry,), (), (), outputs, grouping)
+    item = replace(statement.items[0], stream=over, alias=over)
+    derived = derive(source, Statement((item,), (), ()), streams, lambda block: _bind(text, source, block, streams))
+    stream = derived.statement.items[0].stream
+    sources = derived.sources.get(stream, (Source(over),))
+    key = application.key
+    if derived.made:
+        schema = replace(derived.made[0], name=over)
+        key = tuple(_bound_key(part, schema) for part in key)
+        grouping = replace(grouping, keys=key)
+    entry = JoinInput(over, stream, application.retention, key, (), (), sources)
+    return ContinuousQuery(text, (entry,), (), (), outputs, grouping, derived.made)
+
+
+def _bound_key(key: str, stream: StreamSchema) -> str:
+    """An expression over a stream with its columns as Spark SQL identifiers, so that others can be put in their
+    places."""
+    source, tree = read(f"SELECT {key} AS key FROM {quote(stream.name)}")
+    (statement,) = take_apart(source, tree)
+    (item,) = read_items(statement, open_scope(source, statement.items, {stream.name: stream}, single=True))
+    return item.below
 
 
 def _fed(inputs: Sequence[JoinInput], sources: Mapping[str, tuple[Source, ...]]) -> tuple[JoinInput, ...]:

@@ -176,7 +176,11 @@ class Snapshot:
     was a step without a batch. Somebody may be `awaiting` the results of all groups that were spilled up to a step.
     `orders` are the costs of orders of joins as they were measured last, None before the first time; a policy has them
     measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go. The
-    `properties` are what the user knows of the plan.
+    `properties` are what the user knows of the plan. Operators in `reallocating`, by name, are to go to where policies
+    have decided that they go, but have not gone yet; None if that is not known.
+
+    Operators that are `parted` have been set apart for diffusion, from others that they ran fused with. To set one more
+    apart costs a round, which takes so many seconds of every batch (`round_seconds`).
     """
 
     step: int
@@ -189,7 +193,10 @@ class Snapshot:
     awaiting: int | None = None
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
+    parted: frozenset[int] = frozenset()
+    round_seconds: float = 0.0
     properties: Values = field(default_factory=dict)
+    reallocating: frozenset[str] | None = None
 
     def processor(self, number: int) -> ProcessorView:
         """The processor of a number; the snapshot of a cluster has only those of the cluster."""

@@ -103,7 +103,11 @@ class ManagerProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`."""
+    """The progress of a step: received rows, answered rows, and the state after it, in which groups are `diffused`.
+
+    `exchanged` are the rows that came through the exchange before each of its rounds: rows of streams come through the
+    first, those between operators through the others.
+    """
 
     step: int
     queries: tuple[QueryProgress, ...]
@@ -114,6 +118,7 @@ class Progress:
     operators: tuple[OperatorProgress, ...]
     manager: ManagerProgress = ManagerProgress()
     diffused: tuple[DiffusedGroups, ...] = ()
+    exchanged: tuple[int, ...] = ()
 
     @property
     def copied(self) -> int:
@@ -182,6 +187,7 @@ def as_dict(progress: Progress) -> dict[str, Any]:
             "memoryBytes": progress.manager.memory_bytes,
         },
         "diffused": [entry.as_dict() for entry in progress.diffused],
+        "exchangedRows": list(progress.exchanged),
     }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from math import log2
 
 import pytest
@@ -99,6 +100,18 @@ def test_what_is_not_carried_out_is_not_asked_for_again_at_once() -> None:
     assert asked[0] == SAMPLE
     assert asked[1] >= SAMPLE + PATIENCE
     assert len(asked) <= 3
+
+
+def test_what_was_given_up_at_once_is_not_waited_for_and_not_asked_for_again_at_once() -> None:
+    """As when a query migrated, or the operator was gone: what is to be done is in snapshots, and this is not."""
+    policy, asked, waiting = Balance(), [], frozenset({"op0", "op1"})
+    for batch in range(1, 60):
+        seen = placed([0, 0], 2, cpu=[0.4, 0.4], step=batch)
+        waits = waiting if not asked or batch < asked[0] + 3 else frozenset()
+        asked += [batch for _ in policy.decide(replace(seen, reallocating=waits))]
+    assert asked[0] == SAMPLE
+    assert asked[1] < asked[0] + PATIENCE, "the other one, that has not been asked for"
+    assert len(asked) <= 6
 
 
 def test_a_batch_without_rows_says_nothing() -> None:

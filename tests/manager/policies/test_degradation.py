@@ -68,6 +68,18 @@ def test_a_chain_that_was_dealt_out_in_turn_comes_together_while_its_windows_fil
     assert sum(map(sent.cost, range(5))) <= 15 / 100 / 2, "at most half of what the first placement sends"
 
 
+def test_an_edge_with_many_rows_goes_before_two_with_few() -> None:
+    # Operator 0 has two edges to processor 1, operator 3 one that carries more; both begin on processor 0.
+    seen = placed([0, 1, 1, 0, 2], 3, fed_by={1: (0,), 2: (0,), 4: (3,)}, results=[10, 0, 0, 500, 0])
+    table = cost_table(NetworkOutputRate(), seen)
+    first, *_ = Degradation().moves(table, Eligible(), {0: 1.0, 1: 0.0, 2: 0.0})
+    assert first[:2] == (3, 2)
+    assert (table.saved(3, 2), table.saved(3, 1)) == (5.0, 0.0)
+    moved = table.moved(3, 2)
+    assert (moved.cost(0), moved.cost(2)) == (0.1, 0.0), "nothing is sent any more, so nobody gets heavier by it"
+    assert table.moved(4, 0).cost(0) == 0.1, "nor if the one that takes the rows comes to them"
+
+
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.floats(0.01, 1)), min_size=1, max_size=9),

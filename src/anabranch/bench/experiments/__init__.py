@@ -4,10 +4,12 @@ rig/   the parts that experiments share: inputs, variants, traces, claims, pictu
 liu/   paper 1: spilling and relocation
 flux/  paper 2: load and memory balancing of a windowed group-by
 zhu/   paper 3: migration to another order of joins
+dcape/ paper 5: where operators are, and what that costs
 """
 
 from __future__ import annotations
 
+from anabranch.bench.experiments.dcape.placement import DCAPE_PLACEMENT, PlacementExperiment
 from anabranch.bench.experiments.flux.fig_03 import FLUX_03
 from anabranch.bench.experiments.flux.fig_06 import FLUX_06
 from anabranch.bench.experiments.flux.fig_07 import FLUX_07
@@ -40,4 +42,6 @@ LIU = (LIU_06, LIU_07, LIU_09, LIU_10, LIU_11, LIU_12, LIU_14, LIU_15, LIU_16, L
 FLUX = (FLUX_03, FLUX_06, FLUX_07, FLUX_09, FLUX_10)
 ZHU = (ZHU_09, ZHU_10, ZHU_11, ZHU_12, ZHU_13, ZHU_14, ZHU_15, ZHU_16)
 
-EXPERIMENTS: tuple[Experiment | MigrationExperiment, ...] = (*LIU, *FLUX, *ZHU)
+DCAPE = (DCAPE_PLACEMENT,)
+
+EXPERIMENTS: tuple[Experiment | MigrationExperiment | PlacementExperiment, ...] = (*LIU, *FLUX, *ZHU, *DCAPE)

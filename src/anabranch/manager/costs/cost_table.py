@@ -5,6 +5,9 @@ is, and which operators it exchanges rows with: an edge between two operators on
 
 An operator that is spread over several processors adds to their costs, and has no `home`: it cannot be reallocated.
 Neither can an operator be of which groups are on their way.
+
+Where a cost model counts what is sent to other processors, a move may do away with a cost: an operator sends nothing
+where all operators are that take its rows (`takers`). Such a model has the attribute `of_sending`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ from anabranch.manager.snapshot import Snapshot
 
 
 class CostModel(Protocol):
-    """Anything that says what operators cost on processors. It may have `text(cost)`, too, for people."""
+    """Anything that says what operators cost on processors. It may have `text(cost)`, too, for people, and
+    `of_sending = True` if what costs is only what goes to other processors."""
 
     def costs(self, snapshot: Snapshot) -> Mapping[int, Mapping[int, float]]:
         """By processor, and there by operator, the cost in a unit of the model's own; costs add up."""
@@ -28,7 +32,8 @@ class CostModel(Protocol):
 class OperatorCost:
     """An operator in the table: its number and name, its `home`, None if it has none, and the bytes of its state.
 
-    `neighbours` are the operators that it takes rows from or gives rows to, one entry per edge.
+    `neighbours` are the operators that it takes rows from or gives rows to, one entry per edge; `takers` those that it
+    gives rows to.
     """
 
     number: int
@@ -36,14 +41,19 @@ class OperatorCost:
     home: int | None
     bytes: int = 0
     neighbours: tuple[int, ...] = ()
+    takers: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class CostTable:
-    """By processor, the cost of each operator there, and what there is to know about operators, by number."""
+    """By processor, the cost of each operator there, and what there is to know about operators, by number.
+
+    If costs are `of_sending`, an operator has none where all its takers are.
+    """
 
     costs: Mapping[int, Mapping[int, float]]
     operators: Mapping[int, OperatorCost] = field(default_factory=dict)
+    of_sending: bool = False
 
     @property
     def processors(self) -> tuple[int, ...]:
@@ -80,14 +90,27 @@ class CostTable:
         home = self.operators[operator].home
         return 0 if home is None else self.edges_to(operator, processor) - self.edges_to(operator, home)
 
+    def saved(self, operator: int, processor: int) -> float:
+        """How much of an operator's cost would be gone if it had its home on another processor."""
+        entry = self.operators[operator]
+        takers = {self.operators[number].home for number in entry.takers}
+        if entry.home is None or not self.of_sending or takers != {processor}:
+            return 0.0
+        return self.costs[entry.home].get(operator, 0.0)
+
     def moved(self, operator: int, processor: int) -> CostTable:
-        """The table after an operator has moved: its cost goes with it."""
+        """The table after an operator has moved: its cost goes with it, as far as that is not gone."""
         entry = self.operators[operator]
         assert entry.home is not None, "an operator without a home does not move"
         costs = {number: dict(of) for number, of in self.costs.items()}
-        cost = costs[entry.home].pop(operator, 0.0)
+        cost = costs[entry.home].pop(operator, 0.0) - self.saved(operator, processor)
         costs[processor][operator] = costs[processor].get(operator, 0.0) + cost
-        return CostTable(costs, {**self.operators, operator: replace(entry, home=processor)})
+        moved = replace(self, costs=costs, operators={**self.operators, operator: replace(entry, home=processor)})
+        for lower in (number for number in entry.neighbours if operator in self.operators[number].takers):
+            home = self.operators[lower].home
+            if home is not None and moved.saved(lower, home):
+                costs[home][lower] = 0.0
+        return moved
 
 
 def cost_table(model: CostModel, snapshot: Snapshot) -> CostTable:
@@ -97,8 +120,10 @@ def cost_table(model: CostModel, snapshot: Snapshot) -> CostTable:
         raise ConfigError(f"the cost model {model!r} gave {given!r}; costs() must give a dict of dicts of numbers")
     plan = snapshot.plan
     neighbours: dict[int, list[int]] = {operator.number: [] for operator in plan.operators}
+    takers: dict[int, list[int]] = {operator.number: [] for operator in plan.operators}
     for upper in plan.operators:
         for lower in (number for edge in upper.edges for number in edge.operators):
+            takers[lower].append(upper.number)
             neighbours[lower].append(upper.number)
             neighbours[upper.number].append(lower)
     state = dict.fromkeys(neighbours, 0)
@@ -113,9 +138,11 @@ def cost_table(model: CostModel, snapshot: Snapshot) -> CostTable:
                 home_of(snapshot, operator.number),
                 state[operator.number],
                 tuple(neighbours[operator.number]),
+                tuple(takers[operator.number]),
             )
             for operator in plan.operators
         },
+        getattr(model, "of_sending", False) is True,
     )
 
 
@@ -126,7 +153,7 @@ def mean_table(tables: Sequence[CostTable]) -> CostTable:
         p: {n: sum(table.costs[p].get(n, 0.0) for table in tables) / len(tables) for n in last.operators}
         for p in last.processors
     }
-    return CostTable(costs, last.operators)
+    return replace(last, costs=costs)
 
 
 def home_of(snapshot: Snapshot, operator: int) -> int | None:

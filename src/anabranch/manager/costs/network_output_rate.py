@@ -22,6 +22,11 @@ from anabranch.manager.snapshot import Snapshot
 class NetworkOutputRate:
     """What an operator costs is what it sends to other processors."""
 
+    @property
+    def of_sending(self) -> bool:
+        """What an operator costs is gone where all are that take its rows."""
+        return True
+
     def costs(self, snapshot: Snapshot) -> Mapping[int, Mapping[int, float]]:
         """The cost of each operator on each processor."""
         sending = _sending(snapshot)

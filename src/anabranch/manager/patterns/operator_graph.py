@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Input, Network, Request
 from anabranch.plan.placement import families_of
 from anabranch.plan.rounds import Dataflow, dataflow_of
 
@@ -122,9 +122,10 @@ def operator_graph(
             windows=tuple(_window(network, port.node) for port in operator.ports),
             queries=tuple(queries.get(n, ())),
             streams=tuple(
-                network.inputs[port.node].entry.stream
+                stream
                 for port in operator.ports
                 if network.operator_of(port.node) is None
+                for stream in _streams(network.inputs[port.node])
             ),
         )
         for n, operator in enumerate(network.operators)
@@ -147,6 +148,15 @@ def _window(network: Network, node: int) -> int | None:
     windows = [network.inputs[i].entry.window for i in network.inputs_of(node)]
     known = [window for window in windows if window is not None]
     return max(known) if len(known) == len(windows) else None
+
+
+def _streams(entry: Input) -> Iterator[str]:
+    """The streams that feed an input directly; other operators may, too."""
+    if not entry.entry.sources:
+        yield entry.entry.stream
+    for nth, source in enumerate(entry.entry.sources):
+        if not entry.feeds or entry.feeds[nth] is None:
+            yield source.stream
 
 
 def _reached(network: Network, node: int) -> Iterator[int]:

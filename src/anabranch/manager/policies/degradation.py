@@ -2,18 +2,19 @@
 
 What a processor's cost is compared with is its cost when operators were last allocated there: that of the first sample
 after anything came to it or left it. When it is more than `difference` above that, operators go elsewhere until it is
-not any more. Moves that remove a crossing edge go first, those that remove more of them before others; then those of
-the costliest operators.
+not any more. Moves that remove a crossing edge go first, and so do those that do away with the operator's cost: where
+that is what is sent, it is gone where the operators are that take the rows. Of these the first is the one that does
+away with the most cost, since a connection may carry ten rows or ten thousand; then the one of the costliest operator.
 
-A move that removes an edge goes to the processor at the other end of it. Any other goes to the lightest processor that
-has not got worse itself, and must not add an edge that crosses. Neither may make the receiver heavier than the sender
-was. What a cost model counts may be gone with the edge; the table says so only after the move.
+A move of this kind goes to the processor at the other end of the edge. Any other goes to the lightest processor that
+has not got worse itself. None adds an edge that crosses, or makes the receiver heavier than the sender was.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from anabranch.manager.actions import ReallocateOperator
 from anabranch.manager.costs import CostModel, CostTable, NetworkOutputRate
@@ -89,15 +90,24 @@ class Degradation:
                 possible = list(_possible(table, p, processors, worse, eligible, moved))
                 if not possible:
                     break
-                removed, _, number, receiver = max(possible)
+                best = max(possible)
+                removed, number, receiver = best.edges, best.operator, best.receiver
                 edges = f", and {removed} edge{'s' if removed > 1 else ''} fewer will cross" if removed else ""
                 yield Move(number, receiver, f"{told}; {table.share(p, number):.0%} of it is the operator's{edges}")
                 moved.add(number)
                 table = table.moved(number, receiver)
 
 
-# The edges that a move removes, the operator's cost, its number, and the receiver: the best move is the largest.
-_Possible = tuple[int, float, int, int]
+class _Possible(NamedTuple):
+    """A possible move. The best one is the largest: one that removes edges or cost, then what removes the most cost,
+    then the costliest operator, then the most edges."""
+
+    removes: bool
+    saved: float
+    cost: float
+    edges: int
+    operator: int
+    receiver: int
 
 
 def _possible(
@@ -114,10 +124,14 @@ def _possible(
         number, cost = operator.number, table.costs[sender].get(operator.number, 0.0)
         if number in moved or cost <= 0 or not eligible.is_eligible(operator):
             continue
-        fitting = [p for p in others if table.cost(p) + cost <= table.cost(sender)]
-        for p in fitting:
-            if table.edges_removed(number, p) > 0:
-                yield table.edges_removed(number, p), cost, number, p
-        lighter = [p for p in fitting if p not in worse and table.edges_removed(number, p) == 0]
+        lighter = []
+        for p in others:
+            edges, saved = table.edges_removed(number, p), table.saved(number, p)
+            if edges < 0 or table.cost(p) + cost - saved > table.cost(sender):
+                continue
+            if edges > 0 or saved > 0:
+                yield _Possible(True, saved, cost, edges, number, p)
+            elif p not in worse:
+                lighter.append(p)
         if lighter:
-            yield 0, cost, number, table.lightest(lighter)
+            yield _Possible(False, 0.0, cost, 0, number, table.lightest(lighter))

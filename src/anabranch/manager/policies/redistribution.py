@@ -3,8 +3,8 @@
 A policy such as `Balance` is given a cost table and says where operators should go. Everything around that is here:
 
 - Costs are means over `SAMPLE` batches since anything was reallocated. A single batch says little.
-- While what was decided on is being done nothing else is decided. If it is not done after `PATIENCE` batches it was
-  refused, and counts as a move, so that it is not asked for again soon.
+- While what was decided on is being done nothing else is decided. If it is not done any more, or not after `PATIENCE`
+  batches, it was refused, and counts as a move, so that it is not asked for again soon.
 - An operator that was decided on rests for `FIRST_REST` batches, and twice as long after each further time. So in n
   batches it moves at most 1 + log2(1 + n / FIRST_REST) times, whatever the load does: never to and fro.
 
@@ -135,7 +135,9 @@ class Calm:
         self.pending = {
             name: asked
             for name, asked in self.pending.items()
-            if homes.get(name) != asked.processor and self.batch - asked.batch < PATIENCE
+            if homes.get(name) != asked.processor
+            and self.batch - asked.batch < PATIENCE
+            and (snapshot.reallocating is None or name in snapshot.reallocating)
         }
         if self.pending:
             return None

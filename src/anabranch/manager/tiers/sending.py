@@ -82,7 +82,8 @@ def allocation_sent(
     homes = place_in(pattern_of(tier.pattern), graph, operators, hosts) if operators else {}
     together: dict[tuple[Placement, bool], list[int]] = {}
     for n, where in homes.items():
-        together.setdefault((spread_over(where, groups), n in allocation.apart), []).append(n)
+        apart = n in allocation.apart and n not in allocation.parted  # for diffusion, which ends with the move
+        together.setdefault((spread_over(where, groups), apart), []).append(n)
     kindred = [operator.kindred for operator in plan.operators]
     for (placement, apart), of in together.items():
         closed = closed_families(plan, distribution, of)

@@ -15,6 +15,7 @@ from anabranch.manager.actions import (
     DiffuseGroups,
     GatherGroups,
     HoldGroups,
+    PartOperator,
     ReallocateOperator,
     RelocateGroups,
     SpillGroups,
@@ -29,6 +30,7 @@ def within(snapshot: Snapshot, clusters: Clusters, name: str) -> Snapshot:
     """What policies of a cluster see of a snapshot."""
     hosts = clusters.hosts(name)
     here = [{*routing.placement} <= {*hosts} for routing in snapshot.routings]
+    names = {shape.name for shape, is_here in zip(snapshot.plan.operators, here, strict=True) if is_here}
     return replace(
         snapshot,
         processors=tuple(view for view in snapshot.processors if view.processor in hosts),
@@ -37,6 +39,7 @@ def within(snapshot: Snapshot, clusters: Clusters, name: str) -> Snapshot:
             for routing, is_here in zip(snapshot.routings, here, strict=True)
         ),
         orders=None if snapshot.orders is None else snapshot.orders.of_queries(_queries(snapshot, here)),
+        reallocating=None if snapshot.reallocating is None else snapshot.reallocating & names,
     )
 
 
@@ -78,6 +81,8 @@ def _parts(action: Action) -> tuple[int | None, tuple[int, ...]]:
             return action.operator, (action.processor,)
         case DiffuseGroups():
             return action.operator, action.hosts
+        case PartOperator():
+            return action.operator, tuple(host for diffusion in action.diffusions for host in diffusion.hosts)
         case GatherGroups():
             return action.operator, () if action.to is None else (action.to,)
     return None, ()

@@ -43,10 +43,14 @@ Reports = dict[tuple[int, int], tuple[str, Report, Manifest]]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What it has taken to read the reports of a step: bytes, and seconds of CPU time."""
+    """What the reports of a step say together, and what it has taken to read them: bytes, and seconds of CPU time.
+
+    `exchanged` are the rows that came through the exchange before each round.
+    """
 
     bytes: int = 0
     seconds: float = 0.0
+    exchanged: tuple[int, ...] = ()
 
 
 NAMES = T.StructType([T.StructField(REPORT, T.StringType())])
@@ -109,13 +113,16 @@ class Processors:
         begun, directory = time.thread_time(), Path(tasks[0].reports)
         reports = _read_reports(directory, names)
         size = sum((directory / name).stat().st_size for name, _, _ in reports.values())
-        self.reading = Reading(size, time.thread_time() - begun)
+        seconds = time.thread_time() - begun
         if not self._limited and any(report.long_rows for _, report, _ in reports.values()):
             self._limited = True
             return self.run(packed, _again(tasks))
         _check_present(reports, len(self._plan.rounds), tasks)
-        for number, rows in enumerate(written):
-            arrived = sum(report.arrived for (nth, _), (_, report, _) in reports.items() if nth == number)
+        exchanged = [0] * len(written)
+        for (nth, _), (_, report, _) in reports.items():
+            exchanged[nth] += report.arrived
+        self.reading = Reading(size, seconds, tuple(exchanged))
+        for number, (rows, arrived) in enumerate(zip(written, exchanged, strict=True)):
             # A stage that was computed again has counted its rows again; then they are counted by themselves.
             if arrived != rows and arrived != self._before(number, packed, sent).count():
                 raise InconsistentStepError(

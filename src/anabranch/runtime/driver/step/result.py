@@ -50,7 +50,8 @@ class StepResult:
     `output_rows` are by query; `operators` are names, in the order of reports. `memory` is per processor: the use of
     its memory, and what it owes. `groups` are per processor, too: the statistics of the partition groups of each
     operator, kept for the last step only. `diffused` are groups that are diffused after it. The step took `seconds`,
-    and was committed at `time` by the driver's clock. `manager` is the manager's part in it.
+    and was committed at `time` by the driver's clock. `manager` is the manager's part in it. `exchanged` are the rows
+    that came through the exchange before each round.
     """
 
     batch_id: int
@@ -67,6 +68,7 @@ class StepResult:
     seconds: float = 0.0
     time: float = 0.0
     manager: ManagerUse = field(default_factory=ManagerUse)
+    exchanged: tuple[int, ...] = ()
 
     def without_groups(self) -> StepResult:
         """The same result without statistics of partition groups, to be kept for longer."""
