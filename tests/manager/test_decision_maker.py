@@ -11,7 +11,7 @@ from anabranch.manager.actions import Action
 from anabranch.manager.decision_maker import DecisionMaker
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.memory.budgets import MemoryBudgets
-from anabranch.manager.plan_shape import OperatorShape, PlanShape
+from anabranch.manager.plan_shape import Edge, OperatorShape, PlanShape
 from anabranch.manager.runtime_monitor import Moment
 from anabranch.manager.snapshot import Policy, Snapshot
 from anabranch.plan.routing import Everywhere, Routing, Spread, owned_by
@@ -77,7 +77,19 @@ def test_only_joins_that_run_by_themselves_can_be_diffused() -> None:
         OperatorShape(3, "groups", (5,), grouping=1, family=2),
         OperatorShape(4, "join of a shadow", (6, 7), spillable=False, family=4),
     )
-    assert PlanShape(operators, GROUPS).diffusable == (0,)
+    plan = PlanShape(operators, GROUPS)
+    assert (plan.diffusable, plan.partable) == ((0,), (2,)), "the other one could part from what it is fused with"
+    assert PlanShape(operators, GROUPS, migrating=True).partable == (), "not while a query migrates"
+
+
+def test_to_set_an_operator_apart_costs_the_rounds_that_the_plan_then_needs() -> None:
+    def plan(*families: int) -> PlanShape:
+        feeds = [(), (0,), (1,)]
+        edges = [tuple(Edge(None, (lower,)) for lower in lowers) for lowers in feeds]
+        return PlanShape(tuple(OperatorShape(n, f"op {n}", (n,), family=families[n], edges=edges[n]) for n in range(3)))
+
+    assert [plan(0, 0, 0).rounds(apart) for apart in (None, 0, 1, 2)] == [1, 2, 3, 2]
+    assert [plan(0, 0, 2).rounds(apart) for apart in (None, 0, 1, 2)] == [2, 3, 3, 2]
 
 
 def test_policies_know_which_groups_came_back_in_this_step_or_the_last(tmp_path: Path) -> None:

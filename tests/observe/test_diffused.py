@@ -31,7 +31,7 @@ def test_groups_that_are_diffused_alike_are_one_entry() -> None:
     routing = Routing((0,) * 8).diffuse([1, 4], routes).diffuse([6], others)
     since = Occasion(5, 9.0, "a test wants it", 10.0)
     diffusions = [Diffusion(0, 4, since), Diffusion(0, 1, since), Diffusion(0, 6, replace(since, copies=None))]
-    first, second = diffused_groups([routing], diffusions, names_in(PLAN))
+    first, second = diffused_groups([routing], diffusions, names_in(PLAN), {})
     assert (first.groups, first.master, first.others, first.hosts) == ((1, 4), "B", ("A",), (2, 0))
     assert (first.weights, first.step, first.expected_copies) == ((1.0, 3.0), 5, 20.0)
     assert (second.groups, second.master, second.expected_copies) == ((6,), "A", None)

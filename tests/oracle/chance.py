@@ -12,6 +12,7 @@ from anabranch.manager.actions import (
     GatherGroups,
     HoldGroups,
     MigrateQuery,
+    PartOperator,
     ReallocateOperator,
     RelocateGroups,
     SpillGroups,
@@ -65,11 +66,12 @@ class ChanceMoves:
 
 @dataclass(frozen=True)
 class ChanceDiffusion:
-    """After every step, diffuse some groups of every join that can be, over some processors; gather some others."""
+    """After every step, diffuse some groups of every join that can be, over some processors; gather some others. Now
+    and then a join is set apart for that from those that it runs fused with."""
 
     seed: int
 
-    def decide(self, snapshot: Snapshot) -> Iterator[DiffuseGroups | GatherGroups]:
+    def decide(self, snapshot: Snapshot) -> Iterator[Action]:
         rng = random.Random(f"{self.seed} {snapshot.step} diffusion")
         processors = range(len(snapshot.processors))
         for number in snapshot.plan.diffusable if len(processors) > 1 else ():
@@ -86,6 +88,12 @@ class ChanceDiffusion:
             for group in sorted(active | before):
                 if group not in gathered and rng.random() < rng.choice([0.1, 0.5]):
                     yield self._diffused(rng, snapshot, number, group)
+
+        if snapshot.plan.partable and len(processors) > 1 and rng.random() < 0.3:
+            number = rng.choice(snapshot.plan.partable)
+            chosen = rng.sample(range(snapshot.plan.groups), rng.randrange(1, min(4, snapshot.plan.groups) + 1))
+            diffused = tuple(self._diffused(rng, snapshot, number, group) for group in chosen)
+            yield PartOperator(number, snapshot.plan.operators[number].name, diffused, "chance would have it")
 
     def _diffused(self, rng: random.Random, snapshot: Snapshot, number: int, group: int) -> DiffuseGroups:
         hosts = rng.sample(range(len(snapshot.processors)), rng.randrange(2, len(snapshot.processors) + 1))

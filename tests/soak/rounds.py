@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from anabranch.manager.snapshot import Policy
+from anabranch.plan.orders.migration_choice import STRATEGIES
 from tests.oracle.chance import ChanceDiffusion, ChanceMoves, ChanceSpill, ChanceWishes, Counted
 from tests.oracle.lives import Hardships, Life
 from tests.oracle.plans import Plan, draw, draw_grouped, draw_others, orders_of
@@ -80,6 +81,10 @@ def draw_round(seed: int) -> Drawn:
     if spreads.random() < 0.4:
         place = spreads.randrange(len(policies) + 1)
         policies = (*policies[:place], spreads.choice([ChanceDiffusion(seed), ab.Diffusion()]), *policies[place:])
+    orders = random.Random(f"orders {seed}")
+    if orders.random() < 0.3:
+        strategy, wish = orders.choice(["auto", *STRATEGIES]), orders.choice(["latency", "memory", "work"])
+        policies = (*policies, ab.AutoMigrate(gain=1.05, strategy=strategy, wish=wish, evaluations=1))
     if places.random() < 0.4:
         policies = (*policies, ChanceWishes(seed, orders_of(plan)))
     hardships = Hardships(

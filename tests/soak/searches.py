@@ -16,12 +16,18 @@ from tests.faults.test_diffusion import test_crashes_while_groups_are_spread_swi
 from tests.faults.test_kill import assert_clean
 from tests.oracle.feed import run_to_end, written
 from tests.oracle.referee import assert_same_rows
+from tests.oracle.test_random_changes import (
+    test_whatever_a_query_becomes_its_answers_are_those_of_the_rows_that_it_has,
+    test_windows_and_orders_change_by_chance_and_what_is_promised_comes,
+)
 from tests.oracle.test_random_queries import test_a_random_query_answers_as_duckdb_does
 from tests.runtime.rows.test_exactness import test_equalities_of_random_types_join_as_in_spark_or_are_refused
 
 SEEDED: list[Callable[[SparkSession, Path, int], None]] = [
     test_a_random_query_answers_as_duckdb_does,
     test_equalities_of_random_types_join_as_in_spark_or_are_refused,
+    test_whatever_a_query_becomes_its_answers_are_those_of_the_rows_that_it_has,
+    test_windows_and_orders_change_by_chance_and_what_is_promised_comes,
     test_crashes_while_groups_are_spread_switched_and_gathered_change_no_answer,
 ]
 QUERIES = ["plain", "filtered", "rounds", "spilled plain", "moved plain", "elsewhere rounds", "elsewhere plain"]

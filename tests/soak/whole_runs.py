@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -16,9 +17,10 @@ import anabranch as ab
 from anabranch.api.writer import Writer
 from anabranch.errors import ConfigError
 from anabranch.manager.diffusable import aliases_at
+from anabranch.plan.orders.migration_choice import STRATEGIES
 from tests.oracle.feed import Feed, written
-from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, NOT_NOW, Answer, Hardships, armed, is_of
-from tests.oracle.plans import SCHEMA, Plan
+from tests.oracle.lives import IN_THE_DRIVER, IN_WORKERS, NOT_APART, NOT_NOW, REFUSALS, Answer, Hardships, armed, is_of
+from tests.oracle.plans import SCHEMA, Plan, tree
 
 
 class WholeRun:
@@ -45,6 +47,7 @@ class WholeRun:
         self._places = random.Random(f"places {plan.text}")  # of its own: what seeds draw stays as it was
         self._fed = 0
         self._crashes = 0
+        self._orders = random.Random(f"orders {plan.text}")  # of its own: what seeds draw stays as it was
         self.done: list[str] = []
         self.answers = {"query": Answer(plan, first=0)} | {name: Answer(other) for name, other in others.items()}
         self._asked = ["query"] if hardships.changes else ["query", *others]
@@ -87,6 +90,7 @@ class WholeRun:
                         self._feed()
                         run.processAllAvailable()
                     self._adapt(run)
+                    self._migrate(run)
                     self._change(engine, run)
         except Exception as error:
             if name is None or not marker.exists() or not is_of(name, error):
@@ -129,15 +133,30 @@ class WholeRun:
         """Diffuse groups over all processors; or be refused with a reason."""
         context = run._live.runner.context
         shape, processors = context.shape, context.in_force.distribution.processors
-        for number in shape.diffusable:
+        for number in shape.joins:
             master = " ".join(aliases_at(shape, number, self._rng.randrange(len(shape.operators[number].ports))))
             try:
                 run.diffuse(groups, master=master, over=range(processors), operator=shape.operators[number].name)
                 self.done.append("diffuse")
             except ConfigError as error:
-                if not any(reason in str(error) for reason in [*NOT_NOW, "two or more processors"]):
+                if not any(reason in str(error) for reason in [*NOT_NOW, *NOT_APART, "two or more processors"]):
                     raise
                 self.done.append("(not diffused)")
+
+    def _migrate(self, run: ab.Run) -> None:
+        """Go on in another order of joins; or be refused with a reason."""
+        rng, plan = self._orders, self._plan
+        if len(plan.names) < 3 or not self._fed or rng.random() >= self._hardships.migrations:
+            return
+        order, strategy = tree(rng, plan.names, list(plan.equalities)), rng.choice(["auto", *STRATEGIES])
+        try:
+            run.migrate(order, strategy, "query", pace=rng.choice([1, 5, 1000]), meanwhile="replace")
+            self.done.append(f"{strategy} {order}")
+        except ConfigError as error:
+            reason = next((reason for reason in REFUSALS if reason in str(error)), None)
+            if reason is None:
+                raise
+            self.done.append(f"({reason})")
 
     def _reallocate(self, run: ab.Run) -> None:
         """Let operators, or sub-plans, go elsewhere; or be refused since a policy migrates a query."""
@@ -156,6 +175,10 @@ class WholeRun:
     def _change(self, engine: ab.Engine, run: ab.Run) -> None:
         """Add a query, or remove one, or neither; all that has been fed is processed."""
         rng = self._rng
+        under_way = run._live.migrator.current
+        if under_way is not None and self._hardships.changes:
+            with suppress(ConfigError):  # it may have been done by then
+                under_way.cancel()
         new = [name for name, answer in self.answers.items() if name not in self._asked and answer.last is None]
         if new and self._hardships.changes and rng.random() < 0.6:
             name = rng.choice(new)

@@ -168,7 +168,8 @@ class Run:
     ) -> None:
         """Diffuse hot partition groups of a join, between two batches, while the run goes on (docs/diffusion.md).
 
-        Nothing is copied. Groups that are diffused already get the new master and processors.
+        Nothing is copied. Groups that are diffused already get the new master and processors. A join that runs fused
+        with other operators is set apart from them until no group of it is diffused. That costs every batch a round.
 
         Args:
             groups: their numbers, from 0 on; `groups_of` gives those of a key.
@@ -178,12 +179,12 @@ class Run:
             operator: the name of a join in events and progress; may be left out if only one can be diffused.
         """
         with self._live.between_batches("diffused", "no group can be"):
-            self._live.runner.manual.diffuse(listed(groups), master, listed(over), operator)
+            self._live.reallocator.diffuse(listed(groups), master, listed(over), operator)
 
     def undiffuse(self, groups: int | Iterable[int], *, to: int | None = None, operator: str | None = None) -> None:
         """Bring diffused groups back to one processor: `to`, or by default the one that has the rest of their state."""
         with self._live.between_batches("gathered", "no group can be"):
-            self._live.runner.manual.undiffuse(listed(groups), to, operator)
+            self._live.reallocator.undiffuse(listed(groups), to, operator)
 
     def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
         """The partition groups of the rows with a key. The operator may be left out if there is only one.

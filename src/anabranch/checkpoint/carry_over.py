@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
-from anabranch.plan.allocation import KnownAllocation
+from anabranch.plan.allocation import KnownAllocation, renumbered
 from anabranch.plan.placement import converted
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
@@ -64,6 +64,7 @@ def carry_over(
         initial=InitialPlacement(last.initial.processors, kept_initial),
         families=tuple(families),
         apart=tuple(n for n, name in enumerate(operators[1]) if name in {operators[0][m] for m in last.apart}),
+        parted=renumbered(_by_identity(last, operators[0]), {name: n for n, name in enumerate(operators[1])}),
     )
     return step, tuple(
         Manifest(
@@ -106,7 +107,13 @@ def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
         frozenset(operators[n] for n in last.apart),
         last.initial.processors,
         dict(zip(operators, last.initial.placements, strict=True)),
+        _by_identity(last, operators),
     )
+
+
+def _by_identity(last: Step, operators: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The parted operators of a step, with their kin, by identity."""
+    return {operators[n]: tuple(operators[m] for m in kin) for n, kin in last.parted.items()}
 
 
 def under(values: Mapping[int, Value], before: Json, plan: Json) -> dict[int, Value]:

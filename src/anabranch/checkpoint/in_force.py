@@ -8,7 +8,6 @@ and a step without a batch puts these manifests in force. Nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from anabranch.checkpoint.carry_over import carry_over
@@ -31,7 +30,7 @@ class InForce:
     """The last step of a checkpoint, None before the first, and the distribution after it.
 
     `initial` is the placement that the program asks for. A user may be `awaiting` the results of all groups that were
-    spilled up to a step. Operators are in `families` and `apart` as in a step.
+    spilled up to a step. Operators are in `families`, `apart` and `parted` as in a step.
     """
 
     def __init__(
@@ -41,7 +40,7 @@ class InForce:
         self._checkpoint = checkpoint
         self._retained: dict[int, tuple[Manifest, ...]] = {}
         self.initial = initial
-        self.families, self.apart = tuple(allocation.families or ()), tuple(sorted(allocation.apart))
+        self._allocate(allocation)
         self.last: Step | None = None
         self.awaiting: int | None = None
         self._resumed: int | None = None
@@ -124,22 +123,32 @@ class InForce:
             initial=self.initial,
             families=self.families,
             apart=self.apart,
+            parted=self.parted,
         )
         self._checkpoint.commit(step)
         self.advance(step, distribution)
 
-    def reallocate(self, distribution: Distribution, families: Sequence[int], apart: Collection[int]) -> None:
+    @property
+    def allocation(self) -> Allocation:
+        """Where operators are, and which of them run fused."""
+        return Allocation(self.distribution.placements, self.families, frozenset(self.apart), self.parted)
+
+    def _allocate(self, allocation: Allocation) -> None:
+        self.families, self.apart = tuple(allocation.families or ()), tuple(sorted(allocation.apart))
+        self.parted = allocation.parted
+
+    def reallocate(self, distribution: Distribution, allocation: Allocation) -> None:
         """Put a distribution in force under which other operators run fused. Before the first step there is nothing to
         commit."""
-        before = self.families, self.apart
-        self.families, self.apart = tuple(families), tuple(sorted(apart))
+        before = self.allocation
+        self._allocate(allocation)
         try:
             if self.last is None:
                 self.distribution = distribution
             else:
                 self.list_anew(distribution)
         except BaseException:
-            self.families, self.apart = before
+            self._allocate(before)
             raise
 
     def advance(self, step: Step, distribution: Distribution) -> None:

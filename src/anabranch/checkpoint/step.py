@@ -81,7 +81,8 @@ class Step:
     and the rows of the groups in `hold` wait in it. `moving` are relocations under way, and `diffusions` say since when
     and why groups are diffused. `initial` is the placement that the program asked for: as long as it asks for the same,
     groups that have moved since stay where they are. `families` are per operator, and those `apart` run in rounds of
-    their own although others could run fused with them.
+    their own although others could run fused with them. Of these, `parted` are there while groups of them are diffused,
+    each with the operators that it is to run fused with again.
     """
 
     number: int
@@ -102,6 +103,7 @@ class Step:
     diffusions: tuple[Diffusion, ...] = ()
     families: tuple[int, ...] = ()
     apart: tuple[int, ...] = ()
+    parted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def to_json(self) -> Json:
         """The step as the document that is committed."""
@@ -113,6 +115,7 @@ class Step:
             "hold": {str(n): [groups.count, groups.to_text()] for n, groups in self.hold.items()},
             "moving": [relocation.to_json() for relocation in self.moving],
             "diffusions": [diffusion.to_json() for diffusion in self.diffusions],
+            "parted": {str(n): list(kin) for n, kin in self.parted.items()},
             "asked": [self.initial.processors, [as_blocks(placement) for placement in self.initial.placements]],
         }
 
@@ -138,6 +141,7 @@ class Step:
             tuple(Diffusion.from_json(entry) for entry in body["diffusions"]),
             tuple(body["families"]),
             tuple(body["apart"]),
+            {int(n): tuple(kin) for n, kin in body["parted"].items()},
         )
 
 

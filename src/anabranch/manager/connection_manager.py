@@ -105,7 +105,7 @@ class ConnectionManager:
         distribution = replace(distribution, moving=staying)
         gathered = 0
         for n, routing in enumerate(distribution.routings):
-            if routing.diffused and (n in moved or n not in self.plan.diffusable):
+            if routing.diffused and (n in moved or self.plan.fused_with(n)):
                 gathered += len(routing.diffused)
                 groups = [group for group, _ in routing.diffused]
                 distribution = Diffuser(self.plan, n, self._cuts).gather(distribution, groups)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.manager.diffusion import Diffusion, Occasion, master_of
@@ -18,12 +18,10 @@ if TYPE_CHECKING:
 
 def undiffusable(operator: OperatorShape, plan: PlanShape) -> str | None:
     """Why no group of an operator can ever be diffused; None if groups can."""
-    if operator.number in plan.diffusable:
-        return None
-    fused = [plan.operators[n].name for n in plan.members(operator.family) if n != operator.number]
-    if fused:
-        return f"it is fused with the {', the '.join(fused)}, which would have to be diffused alike"
-    return "only joins can be, since any other group has to be answered at one place"
+    if operator.number not in plan.joins:
+        return "only joins can be, since any other group has to be answered at one place"
+    fused = [plan.operators[n].name for n in plan.fused_with(operator.number)]
+    return f"it is fused with the {', the '.join(fused)}, and has to be set apart first" if fused else None
 
 
 def obstacles(change: Change, operator: int, groups: Collection[int]) -> Iterator[str]:
@@ -81,10 +79,14 @@ def port_name(plan: PlanShape, operator: int, port: int) -> str:
 
 
 def diffused_groups(
-    routings: Sequence[Routing], diffusions: Iterable[Diffusion], names: Sequence[tuple[str, Sequence[str]]]
+    routings: Sequence[Routing],
+    diffusions: Iterable[Diffusion],
+    names: Sequence[tuple[str, Sequence[str]]],
+    parted: Mapping[int, Sequence[int]],
+    round_seconds: float | None = None,
 ) -> tuple[DiffusedGroups, ...]:
     """What is diffused, for people; per operator there are its name and those of its ports. Groups that are alike in
-    all are one entry."""
+    all are one entry. Operators that are `parted` from others run in a round of their own, which takes so long."""
     alike: dict[tuple[int, tuple[Diffused, ...], Occasion], list[int]] = {}
     for entry in sorted(diffusions, key=lambda entry: (entry.operator, entry.group)):
         routes = routings[entry.operator].routes(entry.group)
@@ -96,6 +98,7 @@ def diffused_groups(
         others = list(ports)
         master = others.pop(master_of(routes))
         copies = None if since.copies is None else since.copies * len(groups)
+        kin = tuple(names[n][0] for n in parted.get(operator, ()))
         shown.append(
             DiffusedGroups(
                 name,
@@ -108,6 +111,8 @@ def diffused_groups(
                 since.time,
                 since.reason,
                 copies,
+                kin,
+                round_seconds if kin else None,
             )
         )
     return tuple(shown)

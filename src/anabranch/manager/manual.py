@@ -64,20 +64,26 @@ def diffusion(
     _check_groups(distribution, groups)
     for host in hosts:
         check_processor(distribution, host)
-    shape = _join(context.plan, operator)
+    shape = join_named(context.plan, operator)
     change = Change(distribution, hold=dict(hold))
     chosen = tuple(sorted({*groups}))
     even = (1.0,) * len(hosts)
     port = _port(context.plan, shape, master)
     diffuse = DiffuseGroups(shape.number, chosen, port, tuple(hosts), even, ON_REQUEST)
-    problem = diffuse.problem(change, context)
-    obstacle = diffuse.obstacle(change) if problem is None else None
+    apply_diffusion(diffuse, change, context)
+    return change
+
+
+def apply_diffusion(action: DiffuseGroups, change: Change, context: Context) -> None:
+    """Diffuse groups; refused if that makes no sense, or if it cannot be done now."""
+    problem = action.problem(change, context)
+    obstacle = action.obstacle(change) if problem is None else None
     if obstacle is not None:
-        problem = f"groups of the {shape.name} cannot be diffused now: {obstacle}"
+        name = context.plan.operators[action.operator].name
+        problem = f"groups of the {name} cannot be diffused now: {obstacle}"
     if problem is not None:
         raise ConfigError(problem)
-    diffuse.apply(change, context)
-    return change
+    action.apply(change, context)
 
 
 def gathering(
@@ -194,10 +200,11 @@ def operator_named(plan: PlanShape, operator: str | None) -> OperatorShape:
     return names[operator]
 
 
-def _join(plan: PlanShape, operator: str | None) -> OperatorShape:
-    """The operator of a name; without a name the only one of which groups can be diffused."""
-    if operator is None and len(plan.diffusable) == 1:
-        return plan.operators[plan.diffusable[0]]
+def join_named(plan: PlanShape, operator: str | None) -> OperatorShape:
+    """The operator of a name; without a name the only one of which groups can be diffused, or the only join."""
+    for numbers in (plan.diffusable, plan.joins):
+        if operator is None and len(numbers) == 1:
+            return plan.operators[numbers[0]]
     return operator_named(plan, operator)
 
 

@@ -31,13 +31,15 @@ class Course:
 class OrderStatistics:
     """The `latest` costs of orders, None before the first, the estimates behind them, and the `courses`, by query.
 
-    A run that measures because its policies ask for it goes on with that until it has `failed`.
+    A run that measures because its policies ask for it goes on with that until it has `failed`. A query that is
+    `unknown` has been forgotten, so orders are measured again without a pause.
     """
 
     latest: OrderCosts | None = None
     estimates: Mapping[str, MeasuredEstimates] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)
     failed: bool = False
+    unknown: bool = False
 
     @property
     def measured(self) -> int:
@@ -46,7 +48,7 @@ class OrderStatistics:
 
     def is_due(self, step: int, now: float) -> bool:
         """Whether there may be something new to measure after this step, and enough time has passed."""
-        if step == 0 or self.latest is None:
+        if step == 0 or self.latest is None or self.unknown:
             return step > 0
         pause = self.latest.seconds / SHARE_OF_TIME
         return step > self.latest.step and now - self.latest.time >= pause
@@ -62,7 +64,17 @@ class OrderStatistics:
         """Remember a measurement that took so long."""
         self.latest = OrderCosts(self.measured + 1, step, now, seconds, queries)
         self.estimates = estimates
+        self.unknown = False
         self._follow_courses()
+
+    def forget(self, query: str) -> None:
+        """Forget a query that is answered no longer, or that is another one now under the same name."""
+        self.courses.pop(query, None)
+        self.estimates = {name: known for name, known in self.estimates.items() if name != query}
+        self.unknown = True
+        if self.latest is not None:
+            others = {name: orders for name, orders in self.latest.queries.items() if name != query}
+            self.latest = replace(self.latest, queries=others)
 
     def note_migration(self, query: str, before: str, after: str, now: float) -> None:
         """Note that a query has gone from one order to another, whoever has asked for that."""

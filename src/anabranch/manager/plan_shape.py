@@ -51,10 +51,12 @@ class OperatorShape:
 
 @dataclass(frozen=True, slots=True)
 class PlanShape:
-    """The operators of a plan, by number, and how many partition groups each of them has."""
+    """The operators of a plan, by number, and how many partition groups each of them has. It is `migrating` while a
+    query runs in two orders of its joins, or beside another one that is to take its place."""
 
     operators: tuple[OperatorShape, ...] = ()
     groups: int = 0
+    migrating: bool = False
 
     @property
     def families(self) -> tuple[int, ...]:
@@ -69,13 +71,31 @@ class PlanShape:
 
     @property
     def diffusable(self) -> tuple[int, ...]:
-        """The operators whose groups can be diffused: joins that run by themselves, and are answered."""
-        alone = {family for family in self.families if self.families.count(family) == 1}
-        return tuple(
-            operator.number
-            for operator in self.operators
-            if len(operator.ports) > 1 and operator.spillable and operator.family in alone
-        )
+        """The operators whose groups can be diffused as they run: joins by themselves that are answered."""
+        return tuple(n for n in self.joins if not self.fused_with(n))
+
+    @property
+    def partable(self) -> tuple[int, ...]:
+        """The operators whose groups could be diffused if they were set apart from those they run fused with."""
+        return () if self.migrating else tuple(n for n in self.joins if self.fused_with(n))
+
+    @property
+    def joins(self) -> tuple[int, ...]:
+        """The operators that join, and are answered."""
+        return tuple(one.number for one in self.operators if len(one.ports) > 1 and one.spillable)
+
+    def fused_with(self, operator: int) -> list[int]:
+        """The operators that an operator runs fused with."""
+        return [n for n in self.members(self.operators[operator].family) if n != operator]
+
+    def rounds(self, apart: int | None = None) -> int:
+        """How many rounds the operators need, if one of them is set apart from its family."""
+        rounds = [0] * len(self.operators)
+        for upper in self.operators:
+            for lower in (self.operators[n] for edge in upper.edges for n in edge.operators):
+                fused = lower.family == upper.family and apart not in (lower.number, upper.number)
+                rounds[upper.number] = max(rounds[upper.number], rounds[lower.number] + (not fused))
+        return max(rounds, default=0) + 1
 
     @property
     def parted(self) -> tuple[int, ...]:
@@ -118,7 +138,7 @@ def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int], kin
         )
         for entry in entries
     )
-    return PlanShape(operators, plan.groups)
+    return PlanShape(operators, plan.groups, any(map(network.is_shadow, range(len(operators)))))
 
 
 def _names(network: Network) -> list[str]:

@@ -41,6 +41,8 @@ class Moment:
     usual: float = 0.0
     awaiting: int | None = None
     orders: OrderCosts | None = None
+    parted: frozenset[int] = frozenset()
+    round_seconds: float = 0.0
     reallocating: frozenset[str] | None = None
 
 
@@ -112,6 +114,8 @@ class RuntimeMonitor:
             properties=self._properties.plan,
             orders=moment.orders,
             routings=distribution.routings,
+            parted=moment.parted,
+            round_seconds=moment.round_seconds,
             reallocating=moment.reallocating,
         )
 

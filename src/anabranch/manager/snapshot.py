@@ -178,6 +178,9 @@ class Snapshot:
     measured by having an attribute `compares_orders` that is true. `routings` say, per operator, where rows go. The
     `properties` are what the user knows of the plan. Operators in `reallocating`, by name, are to go to where policies
     have decided that they go, but have not gone yet; None if that is not known.
+
+    Operators that are `parted` have been set apart for diffusion, from others that they ran fused with. To set one more
+    apart costs a round, which takes so many seconds of every batch (`round_seconds`).
     """
 
     step: int
@@ -190,6 +193,8 @@ class Snapshot:
     awaiting: int | None = None
     orders: OrderCosts | None = None
     routings: tuple[Routing, ...] = ()
+    parted: frozenset[int] = frozenset()
+    round_seconds: float = 0.0
     properties: Values = field(default_factory=dict)
     reallocating: frozenset[str] | None = None
 

@@ -15,6 +15,9 @@ class DiffusedGroups:
 
     The master is the same since a step, which was committed at that time in seconds since 1970. Who diffused them for
     the `reason` expected so many rows a batch to be received more than once (`expected_copies`); None if nobody did.
+
+    An operator that ran fused with others is apart from them for that, in a round of its own. It is to join them again.
+    The round takes so many seconds of every batch; None if that is not known.
     """
 
     operator: str
@@ -27,6 +30,8 @@ class DiffusedGroups:
     time: float
     reason: str
     expected_copies: float | None = None
+    apart_from: tuple[str, ...] = ()
+    round_seconds: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -34,8 +39,15 @@ class DiffusedGroups:
         return (
             f"{self.operator}: {numbered(self.groups)} diffused over processors {', '.join(map(str, self.hosts))}; "
             f"since step {self.step} each row of {self.master} goes to one of them, and those of "
-            f"{', '.join(self.others)} to all; {self.reason}"
+            f"{', '.join(self.others)} to all; {self.reason}{self._apart}"
         )
+
+    @property
+    def _apart(self) -> str:
+        if not self.apart_from:
+            return ""
+        cost = "" if self.round_seconds is None else f", about {self.round_seconds:.2f} s a batch"
+        return f"; for that it runs in a round of its own, apart from the {', the '.join(self.apart_from)}{cost}"
 
     def as_dict(self) -> dict[str, Any]:
         """As a part of `lastProgress`."""
@@ -50,6 +62,8 @@ class DiffusedGroups:
             "sinceTime": self.time,
             "expectedCopiedRows": self.expected_copies,
             "reason": self.reason,
+            "apartFrom": list(self.apart_from),
+            "roundSeconds": self.round_seconds,
         }
 
 

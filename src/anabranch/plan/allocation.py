@@ -6,25 +6,32 @@ of one family run fused. A reallocated operator leaves its family, and enters th
 new place.
 
 An operator can be set *apart*: it runs in a round of its own although it is placed like its kin, until it is
-reallocated again. What needs an operator by itself, such as diffusion, asks for that.
+reallocated again. An operator is *parted* if diffusion has set it apart: it is to join its kin again when nothing of
+it is diffused any more (`parted`, `rejoined`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from anabranch.plan.placement import Placement, converted, even_placement
+
+# What an operator is called by: a number or an identity.
+Name = TypeVar("Name", int, str)
 
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
     """The placement of each operator, by number, and its family; without families whoever is placed alike may run
-    fused. Operators `apart` have families of their own that no other operator enters."""
+    fused. Operators `apart` have families of their own that no other operator enters. Those of them that are `parted`
+    are to join their kin again: the operators that they ran fused with, and that nobody has reallocated since."""
 
     placements: tuple[Placement, ...]
     families: tuple[int, ...] | None = None
     apart: frozenset[int] = frozenset()
+    parted: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class KnownAllocation:
     apart: frozenset[str]
     wanted_processors: int
     wanted: Mapping[str, Placement]
+    parted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def is_wanted(self, processors: int, identities: Sequence[str], initial: Sequence[Placement]) -> bool:
         """Whether a program that wants these initial placements wants the same as before."""
@@ -81,7 +89,17 @@ def continued(
         tuple(placement for placement in placements if placement is not None),
         tuple(family for family in families if family is not None),
         frozenset(n for n, name in enumerate(identities) if name in known.apart),
+        renumbered(known.parted, {name: n for n, name in enumerate(identities)}),
     )
+
+
+def renumbered(parted: Mapping[Name, Sequence[Name]], numbers: Mapping[Name, int]) -> dict[int, tuple[int, ...]]:
+    """The parted operators, with their kin, by the numbers of those that are still there."""
+    return {
+        numbers[name]: tuple(numbers[other] for other in kin if other in numbers)
+        for name, kin in parted.items()
+        if name in numbers
+    }
 
 
 def reallocated(
@@ -125,4 +143,49 @@ def reallocated(
         ]
         entered = {families[m] for m in alike}
         families = [families[n] if family in entered else family for family in families]
-    return replace(allocation, placements=tuple(placements), families=tuple(families), apart=frozenset(alone))
+    parted = {
+        n: tuple(m for m in kin if m not in operators) for n, kin in allocation.parted.items() if n not in operators
+    }
+    return Allocation(tuple(placements), tuple(families), frozenset(alone), parted)
+
+
+def parted(allocation: Allocation, operator: int) -> Allocation:
+    """The allocation after an operator has parted from its family, until it joins it again (`rejoined`)."""
+    assert allocation.families is not None, "the plan has been compiled"
+    families, own = list(allocation.families), allocation.families[operator]
+    kin = tuple(n for n, family in enumerate(families) if family == own and n != operator)
+    families[operator] = max(families) + 1
+    return replace(
+        allocation,
+        families=tuple(families),
+        apart=allocation.apart | {operator},
+        parted={**allocation.parted, operator: kin},
+    )
+
+
+def rejoined(
+    allocation: Allocation, kindred: Sequence[int], operator: int, closed: Collection[int]
+) -> Allocation | None:
+    """The allocation after a parted operator has joined its kin again; None as long as one of them cannot be joined.
+
+    Kin may have lost each other when the operator parted: what fed it and what it fed. And since then groups of them
+    may have moved. So all go to where the largest family of them is, and are one family.
+    """
+    assert allocation.families is not None, "the plan has been compiled"
+    placements, families = list(allocation.placements), list(allocation.families)
+    kin = [n for n in allocation.parted[operator] if kindred[n] == kindred[operator]]
+    entered = [families[n] for n in kin]
+    if {*entered} & {*closed} or {*kin} & allocation.apart:
+        return None
+    if kin:
+        best = max(entered, key=lambda family: (families.count(family), -family))
+        placement = placements[families.index(best)]
+        for n, family in enumerate(allocation.families):
+            if n == operator or family in entered:
+                placements[n], families[n] = placement, best
+    return Allocation(
+        tuple(placements),
+        tuple(families),
+        allocation.apart - {operator},
+        {n: others for n, others in allocation.parted.items() if n != operator},
+    )

@@ -94,7 +94,8 @@ class _Builder:
                 operator_of[part.identity] = len(self._drafts)
                 self._drafts.append(self._join(query, n, part, canonical, nodes, names))
             nodes.append(operator_of[part.identity])
-            self._drafts[nodes[-1]].columns |= {(aliases[alias], c) for alias, c in query.operators[n].columns}
+            carried = query.operators[n].columns or self._counted(query, part, aliases)
+            self._drafts[nodes[-1]].columns |= {(aliases[alias], column) for alias, column in carried}
         if query.grouping is not None and canonical.group is not None and not is_shadow:
             if canonical.group.identity not in operator_of:
                 operator_of[canonical.group.identity] = len(self._drafts)
@@ -124,10 +125,6 @@ class _Builder:
 
         operators = []
         for draft in self._drafts:
-            if draft.grouping is None and not draft.columns:
-                # Rows without any column could not be counted.
-                first = self._inputs[draft.aliases[0]].entry
-                draft.columns.add((first.alias, self._streams[first.stream].columns[0]))
             ports: list[Port] = []
             for port in draft.ports:
                 below = {inputs[~port.node].entry.alias} if port.node < 0 else set(self._drafts[port.node].aliases)
@@ -147,6 +144,17 @@ class _Builder:
         inputs = [replace(e, feeds=tuple(feed and placed(feed) for feed in e.feeds)) for e in inputs]
         answers = tuple(replace(answer, branches=tuple(map(placed, answer.branches))) for answer in self._answers)
         return Network(tuple(inputs), tuple(operators), answers, tuple(self._derived), tuple(self._classes))
+
+    def _counted(self, query: ContinuousQuery, part: CanonicalPart, aliases: Mapping[str, str]) -> tuple[Column, ...]:
+        """The column of a join that needs none, since rows without any could not be counted.
+
+        It depends on the query alone, so it stays when another query goes that shares the join. A column that the input
+        keeps anyway is there in any order of the joins.
+        """
+        alias = part.aliases[0]
+        entry = next(entry for entry in query.inputs if entry.alias == alias)
+        columns = entry.columns or self._streams[self._inputs[aliases[alias]].entry.stream].columns
+        return ((alias, columns[0]),)
 
     def _new_input(
         self, query: ContinuousQuery, n: int, request: Request, canonical: CanonicalQuery, *, shadow: bool

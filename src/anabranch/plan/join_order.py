@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from anabranch.plan.arrangement import Shape
 from anabranch.plan.join_keys import KeyPlan, plan_keys
-from anabranch.plan.query import Condition, ContinuousQuery, JoinInput, JoinOperator, LogicalQuery, Term
+from anabranch.plan.query import Condition, ContinuousQuery, JoinInput, JoinOperator, LogicalInput, LogicalQuery, Term
 
 # Per alias, the columns that travel above the join.
 Needed = dict[str, set[str]]
@@ -41,7 +41,7 @@ def arranged(query: LogicalQuery, shape: Shape | None) -> ContinuousQuery:
             window=entry.window,
             key=tuple(term.below for term in first_keys[position]),
             conditions=tuple(dict.fromkeys(conditions[entry.alias])),
-            columns=tuple(column for column in entry.columns if column in needed[entry.alias] | keys[entry.alias]),
+            columns=_kept(entry, needed[entry.alias] | keys[entry.alias], plan, several=len(query.inputs) > 2),
             sources=entry.sources,
         )
         for position, entry in enumerate(query.inputs)
@@ -133,6 +133,19 @@ def _key_columns(query: LogicalQuery, plan: KeyPlan) -> Needed:
         if len(own) > 1 or len({term.alias for terms in own for term in terms}) > 2:
             columns[alias].update(*(term.columns for terms in own for term in terms if term.alias == alias))
     return columns
+
+
+def _kept(entry: LogicalInput, needed: set[str], plan: KeyPlan, *, several: bool) -> tuple[str, ...]:
+    """The columns that an input keeps, in the stream's order: those `needed`, or one of its key if that is none.
+
+    Joined rows are counted by a column. A join of this input with another one, of which no column is needed either, is
+    the result of an operator in some orders. So each input has one that any order can take, where there are several.
+    """
+    if not needed and several:
+        own = (term for terms in plan.classes for term in terms if term.alias == entry.alias)
+        needed = {column for term in own for column in term.columns}
+        return tuple(column for column in entry.columns if column in needed)[:1]
+    return tuple(column for column in entry.columns if column in needed)
 
 
 def shape_of(query: ContinuousQuery) -> Shape:

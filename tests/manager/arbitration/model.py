@@ -2,7 +2,8 @@
 
 A batch brings each group so many rows; a row takes a processor `1 / speed` seconds, and has 10 bytes that stay. What a
 policy decides after a batch is so in the next. Rows of groups that are held wait. An order of joins makes every row
-cost as much as `orders` says; to migrate may be refused.
+cost as much as `orders` says; to migrate may be refused. The join may be `fused` with one that has nothing to do; to
+set it apart takes `round_seconds` of every batch.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from anabranch.manager.actions import (
     GatherGroups,
     HoldGroups,
     MigrateQuery,
+    PartOperator,
     RelocateGroups,
     SpillGroups,
 )
@@ -54,6 +56,8 @@ class Model:
     hosts: dict[int, DiffuseGroups] = field(default_factory=dict)
     evaluations: int | None = None
     refuses: bool = False
+    fused: bool = False
+    round_seconds: float = 0.0
     refused: frozenset[str] = frozenset()
     longest: list[float] = field(default_factory=list)
     log: list[tuple[int, Action]] = field(default_factory=list)
@@ -82,7 +86,8 @@ class Model:
             for p, share in self.shares(group).items():
                 worked[p] += share * came[group]
         cost = self.orders[self.order]
-        busy = [FIXED + cost * rows / speed for rows, speed in zip(worked, self.speeds, strict=True)]
+        round_seconds = self.round_seconds if self.fused and self.hosts else 0.0
+        busy = [FIXED + round_seconds + cost * rows / speed for rows, speed in zip(worked, self.speeds, strict=True)]
         seconds = max(busy)
         self.longest.append(seconds)
         self.time += seconds
@@ -95,7 +100,9 @@ class Model:
             arrived=sum(self.rates),
             usual=float(sum(self.rates)),
             orders=self.measured(seconds),
-            routings=(self.routing(),),
+            routings=(self.routing(), Routing(tuple(self.owners))),
+            parted=frozenset({0} if self.hosts else ()),
+            round_seconds=self.round_seconds,
         )
         decided = list(self.policy.decide(shown))
         for action in decided:
@@ -118,7 +125,13 @@ class Model:
                 self.refused |= {action.joins}
             case MigrateQuery():
                 self.order, self.evaluations = action.joins, 0
+            case PartOperator():
+                assert self.fused
+                assert not self.hosts
+                for diffusion in action.diffusions:
+                    self.hosts |= dict.fromkeys(diffusion.groups, diffusion)
             case DiffuseGroups():
+                assert self.hosts or not self.fused
                 self.hosts |= dict.fromkeys(action.groups, action)
             case GatherGroups():
                 for group in action.groups:
@@ -150,11 +163,12 @@ class Model:
             diffused=[group for group in own if group in self.hosts],
             held={group: self.waiting[group] for group in own if self.waiting[group]},
             rows=round(worked),
-            cpu=busy - FIXED,
+            cpu=busy - FIXED - (self.round_seconds if self.fused and self.hosts else 0.0),
         )
         return processor(
             p,
             seen,
+            operator([], number=1),
             memory=None if self.memory is None else self.memory[p],
             cpu=busy,
             busy=busy,
@@ -165,7 +179,10 @@ class Model:
 
     def plan(self) -> PlanShape:
         edges = (Edge("A", (), ("k",)), Edge("B", (), ("k",)))
-        return PlanShape((OperatorShape(0, f"join of {self.order}", (0, 1), edges=edges),), len(self.owners))
+        below = OperatorShape(0, f"join of {self.order}", (0, 1), edges=edges)
+        family = 0 if self.fused and not self.hosts else 1
+        above = OperatorShape(1, "join of C", (2, 3), family=family, edges=(Edge("C", ()), Edge(None, (0,))))
+        return PlanShape((below, above), len(self.owners))
 
     def routing(self) -> Routing:
         routing = Routing(tuple(self.owners))

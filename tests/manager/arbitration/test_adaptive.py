@@ -15,6 +15,7 @@ from anabranch.manager.actions import (
     DiffuseGroups,
     HoldGroups,
     MigrateQuery,
+    PartOperator,
     RelocateGroups,
     SpillGroups,
 )
@@ -142,6 +143,23 @@ def test_a_group_that_is_too_much_for_any_processor_is_spread_over_several() -> 
     assert cluster.longest[-1] < 0.7 * cluster.longest[10]
     cluster.run(30)
     assert len(cluster.log) <= 3
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(0.01, True), (5.0, False)])
+def test_a_join_that_is_fused_is_set_apart_for_that_if_it_saves_more_than_the_round_costs(
+    seconds: float, pays: bool
+) -> None:
+    cluster = model()
+    cluster.fused, cluster.round_seconds = True, seconds
+    cluster.run(10)
+    cluster.rates[12] = 2_500
+    cluster.run(40)
+    assert cluster.done(PartOperator) == ([12] if pays else [])
+    assert len(cluster.done(DiffuseGroups)) <= 1
+    if pays:
+        assert cluster.longest[-1] < 0.7 * cluster.longest[10]
+        [outcome] = [one for one in cluster.events("outcome") if one.details["adaptation"] == "diffusion"]
+        assert outcome.details["measured"]["gain"] > 0
 
 
 def test_each_adaptation_is_told_with_its_prediction_and_later_with_its_outcome() -> None:

@@ -2,7 +2,8 @@
 
 A batch is, per partition group, rows by port and results. A processor that has all of a group works on all its rows; of
 a diffused group each host works on its part of the master's rows and on all others, and gives its part of the results.
-What takes CPU time is rows, results and the batch itself, times what the processor is slower than others.
+What takes CPU time is rows, results and the batch itself, times what the processor is slower than others. The join may
+be fused with another one that has nothing to do; then it is set apart while groups of it are diffused.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from anabranch.manager.actions import DiffuseGroups, GatherGroups
+from anabranch.manager.actions import DiffuseGroups, GatherGroups, PartOperator
 from anabranch.manager.diffusion import master_of, routes_of
 from anabranch.manager.plan_shape import Edge, OperatorShape, PlanShape
 from anabranch.manager.policies.diffusion import Diffusion
@@ -44,11 +45,18 @@ def batch(hot: dict[int, Sequence[int]], cold: int = 100, ports: int = 2, result
     return Batch(rows, results * rows.sum(axis=1))
 
 
-def plan_of(ports: int = 2, operators: int = 1) -> PlanShape:
-    """So many joins of so many streams called A, B, ..., none of them fused with another."""
+def plan_of(ports: int = 2, operators: int = 1, fused: bool = False) -> PlanShape:
+    """So many joins of so many streams called A, B, ...; all of them fused, or none with another. If there are several,
+    each feeds the next one."""
     edges = tuple(Edge("ABCDEFGH"[port], (), ("k",)) for port in range(ports))
     shapes = [
-        OperatorShape(n, f"join {n}", tuple(range(n * ports, (n + 1) * ports)), family=n, edges=edges)
+        OperatorShape(
+            n,
+            f"join {n}",
+            tuple(range(n * ports, (n + 1) * ports)),
+            family=0 if fused else n,
+            edges=edges if n == 0 else (Edge(None, (n - 1,), ("k",)), *edges[1:]),
+        )
         for n in range(operators)
     ]
     return PlanShape(tuple(shapes), GROUPS)
@@ -56,7 +64,8 @@ def plan_of(ports: int = 2, operators: int = 1) -> PlanShape:
 
 @dataclass
 class DiffusedCluster:
-    """The model, with one join."""
+    """The model, with one join; `fused` with another one, from which it can be set apart for so many seconds a batch
+    (`round_seconds`)."""
 
     policy: Diffusion
     processors: int = 4
@@ -65,8 +74,12 @@ class DiffusedCluster:
     spilled: Sequence[int] = ()
     held: dict[int, int] = field(default_factory=dict)
     noise: float = 0.0
+    fused: bool = False
+    round_seconds: float = 0.0
+    apart: bool = False
+    parted: int = 0
     number: int = 0
-    actions: list[tuple[int, DiffuseGroups | GatherGroups]] = field(default_factory=list)
+    actions: list[tuple[int, DiffuseGroups | GatherGroups | PartOperator]] = field(default_factory=list)
     work: list[float] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
@@ -85,6 +98,7 @@ class DiffusedCluster:
             for action in self.policy.decide(seen):
                 self.actions.append((self.number, action))
                 self.carry_out(action)
+            self.apart = self.apart and bool(self.routing.diffused)
 
     def take(self, came: Batch) -> Snapshot:
         """Work on a batch; the snapshot after it."""
@@ -126,11 +140,25 @@ class DiffusedCluster:
             view = operator(known, rows=int(worked[p]), results=int(gave[p]), cpu=cpu[p])
             spilled = GroupSet.of(GROUPS, self.spilled) if self.spilled else None
             views.append(processor(p, replace(view, spilled=spilled, held=self.held), cpu=cpu[p], busy=cpu[p]))
-        plan = plan_of(self.ports)
-        return snapshot(*views, step=self.number, plan=plan, routings=(self.routing,), arrived=arrived)
+        shown = {"step": self.number, "arrived": arrived, "routings": (self.routing,)}
+        if not self.fused:
+            return snapshot(*views, plan=plan_of(self.ports), **shown)
+        idle = operator(Statistics(), number=1)
+        views = [replace(view, operators=(*view.operators, idle)) for view in views]
+        shown["routings"] = (self.routing, Routing(even_placement(GROUPS, self.processors)))
+        parted, plan = frozenset({0} if self.apart else ()), plan_of(self.ports, 2, fused=not self.apart)
+        return snapshot(*views, plan=plan, parted=parted, round_seconds=self.round_seconds, **shown)
 
-    def carry_out(self, action: DiffuseGroups | GatherGroups) -> None:
-        """Do it at once, as the manager does."""
+    def carry_out(self, action: DiffuseGroups | GatherGroups | PartOperator) -> None:
+        """Do it at once, as the manager does; but a join with nothing diffused is fused again by the next batch."""
+        if isinstance(action, PartOperator):
+            assert self.fused
+            assert not self.apart
+            self.apart, self.parted = True, self.parted + 1
+            for diffusion in action.diffusions:
+                self.carry_out(diffusion)
+            return
+        assert self.apart or not self.fused, "it has to be set apart first"
         if isinstance(action, GatherGroups):
             assert all(self.routing.routes(group) is not None for group in action.groups)
             self.routing = self.routing.gather(action.groups)

@@ -36,6 +36,7 @@ def remove_query(run: LiveRun, name: str) -> None:
         if len(run.writers) == 1:
             raise ConfigError(f"{name!r} is the only query of this run; stop() the run instead")
         _answer(run, {other: writer for other, writer in run.writers.items() if other != name}, "removed")
+        run.parts.orders.forget(name)
         run.events.add(EventKind.REMOVE, f"the query {name!r} is answered no longer", query=name)
 
 

@@ -92,6 +92,7 @@ class Changer:
             with host.reading_anew(plan) if preview.reads_anew else nullcontext(plan) as planned:
                 host.opened = replace_query(host.opened, planned, host.no_rows())
                 host.take_over(name, query)
+                host.opened.runner.context.run.orders.forget(name)
         except BaseException:
             self._go_on_as_before()
             raise

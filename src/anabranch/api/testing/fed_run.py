@@ -176,6 +176,8 @@ class FedRun:
         self._answered = queries
         proposal = propose(self.checkpoint, self.questions(), self._engine._prepare_again, removed)
         self._opened = open_run(self._parts, proposal)
+        for name in removed:
+            self._parts.orders.forget(name)
 
     def stop(self) -> None:
         """Release the checkpoint."""

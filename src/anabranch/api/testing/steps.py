@@ -192,11 +192,13 @@ class Steps:
         self, groups: int | Iterable[int], *, master: str, over: Iterable[int], operator: str | None = None
     ) -> None:
         """Diffuse partition groups of a join over processors, as `Run.diffuse` does."""
-        self._manual().diffuse(listed(groups), master, listed(over), operator)
+        self._begin()
+        self._run.reallocator.diffuse(listed(groups), master, listed(over), operator)
 
     def undiffuse(self, groups: int | Iterable[int], *, to: int | None = None, operator: str | None = None) -> None:
         """Bring diffused groups back to one processor, as `Run.undiffuse` does."""
-        self._manual().undiffuse(listed(groups), to, operator)
+        self._begin()
+        self._run.reallocator.undiffuse(listed(groups), to, operator)
 
     def groups_of(self, operator: str | None = None, *, key: Any) -> list[int]:
         """The partition groups of the rows with a key, as `Run.groups_of` returns them."""

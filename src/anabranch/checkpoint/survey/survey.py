@@ -91,7 +91,9 @@ def _inspection(look: Look, quick: bool) -> Inspection:
         unreferenced=tuple(_unreferenced(look)),
         verified=not quick,
         damage=tuple(look.damage),
-        diffused=() if step is None else diffused_groups(step.routings, step.diffusions, operator_names(plan)),
+        diffused=()
+        if step is None
+        else diffused_groups(step.routings, step.diffusions, operator_names(plan), step.parted),
         copied=look.copied.get(newest or 0, 0),
     )
 

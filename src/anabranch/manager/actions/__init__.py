@@ -8,6 +8,7 @@
     clean_up_groups      deliver results that spilling has postponed
     migrate_query        go on with the joins of a query in another order
     reallocate_operator  go on with all of an operator on one processor
+    part_operator        set an operator apart from those that it is fused with, to diffuse groups of it
     change               what actions edit, and what they may look at
     sentence             what an event about an action says
     numbers              fields that are whole numbers
@@ -24,6 +25,7 @@ from anabranch.manager.actions.diffuse_groups import DiffuseGroups
 from anabranch.manager.actions.gather_groups import GatherGroups
 from anabranch.manager.actions.hold_groups import HoldGroups
 from anabranch.manager.actions.migrate_query import MigrateQuery
+from anabranch.manager.actions.part_operator import PartOperator
 from anabranch.manager.actions.reallocate_operator import ReallocateOperator
 from anabranch.manager.actions.relocate_groups import RelocateGroups
 from anabranch.manager.actions.spill_groups import SpillGroups
@@ -36,6 +38,7 @@ __all__ = [
     "GatherGroups",
     "HoldGroups",
     "MigrateQuery",
+    "PartOperator",
     "ReallocateOperator",
     "RelocateGroups",
     "SpillGroups",
@@ -50,6 +53,7 @@ Action = (
     | GatherGroups
     | MigrateQuery
     | ReallocateOperator
+    | PartOperator
 )
 
 ACTIONS = (
@@ -61,4 +65,5 @@ ACTIONS = (
     GatherGroups,
     MigrateQuery,
     ReallocateOperator,
+    PartOperator,
 )

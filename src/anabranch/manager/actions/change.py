@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from anabranch.manager.actions.migrate_query import MigrateQuery
+from anabranch.manager.actions.part_operator import PartOperator
 from anabranch.manager.actions.reallocate_operator import ReallocateOperator
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.connection_manager import ConnectionManager
@@ -56,7 +57,7 @@ class Change:
     relocations: list[Relocation] = field(default_factory=list)
     sentences: list[Sentence] = field(default_factory=list)
     migrations: list[MigrateQuery] = field(default_factory=list)
-    reallocations: list[ReallocateOperator] = field(default_factory=list)
+    reallocations: list[ReallocateOperator | PartOperator] = field(default_factory=list)
 
     @property
     def parties(self) -> set[int]:

@@ -44,13 +44,21 @@ class DiffuseGroups:
 
     def problem(self, change: Change, context: Context) -> str | None:
         """Why this makes no sense; None if it does."""
-        plan, processors = context.plan, change.distribution.processors
-        if not 0 <= self.operator < len(plan.operators) or not self.groups or not plan.has_groups(self.groups):
+        plan = context.plan
+        if not 0 <= self.operator < len(plan.operators):
             return f"there are {len(plan.operators)} operators with {plan.groups} partition groups each"
         operator = plan.operators[self.operator]
-        what = f"groups of the {operator.name} cannot be diffused"
         if reason := undiffusable(operator, plan):
-            return f"{what}: {reason}"
+            return f"groups of the {operator.name} cannot be diffused: {reason}"
+        return self.flaw(change, context)
+
+    def flaw(self, change: Change, context: Context) -> str | None:
+        """Why the groups, the master or the hosts make no sense, whether the operator runs by itself or not."""
+        plan, processors = context.plan, change.distribution.processors
+        operator = plan.operators[self.operator]
+        what = f"groups of the {operator.name} cannot be diffused"
+        if not self.groups or not plan.has_groups(self.groups):
+            return f"there are {len(plan.operators)} operators with {plan.groups} partition groups each"
         if not 0 <= self.master < len(operator.ports):
             return f"{what}: it has {len(operator.ports)} inputs, counted from 0, so none is number {self.master}"
         if len(self.hosts) < 2 or len({*self.hosts}) < len(self.hosts):

@@ -1,31 +1,43 @@
-"""What a user or a policy wants of where operators are: the allocation that this makes, or why it cannot be."""
+"""What a user or a policy wants of where operators are: the allocation that this makes, or why it cannot be.
+
+Diffusion wants something of its own: an operator that is fused with others parts from them, and joins them again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import PlanShape
-from anabranch.plan.allocation import Allocation, reallocated
+from anabranch.plan.allocation import Allocation, parted, reallocated, rejoined
 from anabranch.plan.placement import Placement
 
 SPREAD = "spread"
 STAY = "stay"
 
 
+class ForDiffusion(StrEnum):
+    """What diffusion wants of an operator that could run fused with others."""
+
+    PART = "part"
+    REJOIN = "rejoin"
+
+
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Operators, by name, are to go to a processor, to all of them (`SPREAD`), or nowhere else (`STAY`).
+    """Operators, by name, are to go to a processor, to all of them (`SPREAD`), or nowhere else (`STAY`); or they are to
+    part from those that they run fused with while groups of them are diffused, or to join them again.
 
     With its `subplan` an operator takes everything along that only feeds it. Operators that are to be `apart` run in
     rounds of their own, whatever else is at their place.
     """
 
     operators: tuple[str, ...]
-    to: int | str
+    to: int | str | ForDiffusion
     reason: str
     subplan: bool = False
     apart: bool = False
@@ -53,7 +65,12 @@ def operators_of(plan: PlanShape, wanted: Wanted, answering: Collection[int]) ->
 def allocation_after(
     plan: PlanShape, distribution: Distribution, allocation: Allocation, operators: Sequence[int], wanted: Wanted
 ) -> Allocation:
-    """The allocation after these operators have gone where they are wanted."""
+    """The allocation after these operators have gone where they are wanted; what cannot rejoin its kin yet stays."""
+    if isinstance(wanted.to, ForDiffusion):
+        for n in operators:
+            after = _for_diffusion(plan, distribution, allocation, n, wanted.to)
+            allocation = allocation if after is None else after
+        return allocation
     places: dict[Placement | None, list[int]] = {}
     for n in operators:
         places.setdefault(_placement(distribution, allocation.placements[n], wanted.to), []).append(n)
@@ -68,6 +85,28 @@ def allocation_after(
             closed=_closed(plan, distribution, of),
         )
     return allocation
+
+
+def can_rejoin(plan: PlanShape, distribution: Distribution, allocation: Allocation) -> list[str]:
+    """The names of the operators that diffusion has set apart and that can join their kin again: nothing of them is
+    diffused, and nothing that they join is diffused or on its way."""
+    return [
+        plan.operators[n].name
+        for n in sorted(allocation.parted)
+        if _for_diffusion(plan, distribution, allocation, n, ForDiffusion.REJOIN) is not None
+    ]
+
+
+def _for_diffusion(
+    plan: PlanShape, distribution: Distribution, allocation: Allocation, operator: int, way: ForDiffusion
+) -> Allocation | None:
+    """The allocation after an operator has parted, or has joined its kin again; None if it cannot now."""
+    if way is ForDiffusion.PART:
+        return parted(allocation, operator)
+    closed = _closed(plan, distribution, ())
+    if operator not in allocation.parted or plan.operators[operator].family in closed:
+        return None
+    return rejoined(allocation, [shape.kindred for shape in plan.operators], operator, closed)
 
 
 def _placement(distribution: Distribution, now: Placement, to: int | str) -> Placement | None:

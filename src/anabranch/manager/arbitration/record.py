@@ -7,8 +7,8 @@ processors are watched, and left alone.
 A load would also have changed by itself. So what it was before is multiplied by what has become of the work since: of
 rows and results or, where the plan is another one and makes other rows, of the rows that arrive.
 
-To migrate a query or reallocate an operator is a wish until its plan is in force; then the watch begins. A wish that
-was refused, or that nobody has carried out after `PATIENCE` batches, is given up.
+To migrate a query, to reallocate an operator or to set it apart is a wish until its plan is in force; then the watch
+begins. A wish that was refused, or that nobody has carried out after `PATIENCE` batches, is given up.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from anabranch.manager.actions import Action, MigrateQuery, ReallocateOperator
+from anabranch.manager.actions import Action, MigrateQuery, PartOperator, ReallocateOperator
 from anabranch.manager.arbitration.proposal import Proposal
 from anabranch.manager.arbitration.workload import WINDOW, Workload, bytes_over
 from anabranch.manager.costs.cost_table import home_of
@@ -114,7 +114,7 @@ def _pressure(snapshot: Snapshot, processors: Iterable[int]) -> tuple[float, int
 
 
 def _is_wish(action: Action) -> bool:
-    return isinstance(action, MigrateQuery | ReallocateOperator)
+    return isinstance(action, MigrateQuery | ReallocateOperator | PartOperator)
 
 
 def _wish(action: Action, snapshot: Snapshot) -> Course:
@@ -127,11 +127,15 @@ def _wish(action: Action, snapshot: Snapshot) -> Course:
             return Course.REFUSED
         # The costs of orders follow later than the plan; that it was just migrated they know at once.
         return Course.DONE if orders.evaluations == 0 or orders.in_force.joins == action.joins else Course.WISHED
-    if isinstance(action, ReallocateOperator):
+    if isinstance(action, ReallocateOperator | PartOperator):
         numbers = [operator.number for operator in snapshot.plan.operators if operator.name == action.name]
         if not numbers:
             return Course.REFUSED
-        if home_of(snapshot, numbers[0]) == action.processor:
+        if isinstance(action, PartOperator):
+            is_done = bool(snapshot.routings[numbers[0]].diffused)
+        else:
+            is_done = home_of(snapshot, numbers[0]) == action.processor
+        if is_done:
             return Course.DONE
         waits = snapshot.reallocating is None or action.name in snapshot.reallocating
         return Course.WISHED if waits else Course.REFUSED

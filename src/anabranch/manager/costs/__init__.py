@@ -5,6 +5,7 @@
     network_output_rate  rows that a processor sends to others (equations 6.1 and 6.2 of paper 5)
     cpu_time             the share of the time in which a processor computes
     row_cost             what an operator takes for a row and for a result; no cost model, but measured like one
+    round_cost           what a round more costs every batch, measured
 
 A cost model is any object with `costs(snapshot)`: for each processor, the cost of each operator there, in a unit of its
 own. Costs of operators on one processor add up. With `text(cost)` it says how people read a cost. Redistribution knows

@@ -7,7 +7,7 @@
     holding      HoldGroups
     migrating    MigrateQuery
     reallocating ReallocateOperator
-    diffusing    DiffuseGroups and GatherGroups
+    diffusing    DiffuseGroups, GatherGroups and PartOperator
 
 An estimator is a function of actions that touch the same processors, a snapshot and the workload. It looks at the
 processors that are touched, not at all: to relieve one of two that are equally busy is worth something.
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from anabranch.manager.actions import Action
 from anabranch.manager.arbitration.proposal import Estimate
-from anabranch.manager.estimates.diffusing import estimate_diffusion, estimate_gathering
+from anabranch.manager.estimates.diffusing import estimate_diffusion, estimate_gathering, estimate_parting
 from anabranch.manager.estimates.estimator import Circumstances, Estimator, touched_by
 from anabranch.manager.estimates.holding import estimate_holding
 from anabranch.manager.estimates.migrating import estimate_migration
@@ -38,6 +38,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "ReallocateOperator": estimate_reallocation,
     "DiffuseGroups": estimate_diffusion,
     "GatherGroups": estimate_gathering,
+    "PartOperator": estimate_parting,
 }
 
 

@@ -1,18 +1,22 @@
 """Diffusion: the work for the rows of one input and for results is shared by the hosts, and that for rows of the other
 inputs is done by each of them. Gathering is the way back.
 
+An operator that has to be set apart for that costs every batch a round more; when the last of its groups are gathered,
+the round is saved again.
+
 How much of the work for a group is for rows of which input is told by what has arrived so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from anabranch.manager.actions import DiffuseGroups, GatherGroups
+from anabranch.manager.actions import DiffuseGroups, GatherGroups, PartOperator
 from anabranch.manager.arbitration.proposal import Estimate
-from anabranch.manager.estimates.estimator import READ_SECONDS_PER_BYTE, Circumstances, touched_by
+from anabranch.manager.estimates.estimator import PLAN_SECONDS, READ_SECONDS_PER_BYTE, Circumstances, touched_by
 from anabranch.plan.routing import Spread
 
 # A part of the work for a group, by processor.
@@ -36,7 +40,25 @@ def estimate_gathering(actions: Sequence[GatherGroups], circumstances: Circumsta
         placement = circumstances.snapshot.routings[action.operator].placement
         for group in action.groups:
             moves.append((action, group, 0, {placement[group] if action.to is None else action.to: 1.0}))
-    return _estimate(actions, moves, circumstances)
+    estimate, snapshot = _estimate(actions, moves, circumstances), circumstances.snapshot
+    gathered: dict[int, set[int]] = {}
+    for action in actions:
+        gathered.setdefault(action.operator, set()).update(action.groups)
+    rejoining = [
+        n
+        for n in snapshot.parted & gathered.keys()
+        if {group for group, _ in snapshot.routings[n].diffused} <= gathered[n]
+    ]
+    saved, costs = snapshot.round_seconds * len(rejoining), PLAN_SECONDS * len(rejoining)
+    return replace(estimate, after=estimate.after - saved, costs=estimate.costs + costs)
+
+
+def estimate_parting(actions: Sequence[PartOperator], circumstances: Circumstances) -> Estimate:
+    """Operators that are to be set apart, and diffused then."""
+    plan, seconds = circumstances.snapshot.plan, circumstances.snapshot.round_seconds
+    estimate = estimate_diffusion([one for action in actions for one in action.diffusions], circumstances)
+    rounds = sum(plan.rounds(apart=action.operator) - plan.rounds() for action in actions)
+    return replace(estimate, after=estimate.after + seconds * rounds, costs=estimate.costs + PLAN_SECONDS)
 
 
 _Move = tuple[DiffuseGroups | GatherGroups, int, int, Mapping[int, float]]

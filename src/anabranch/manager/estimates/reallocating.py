@@ -9,9 +9,6 @@ from anabranch.manager.arbitration.proposal import Estimate
 from anabranch.manager.estimates.estimator import PLAN_SECONDS, READ_SECONDS_PER_BYTE, Circumstances, touched_by
 from anabranch.manager.estimates.pressure import relief
 
-# Seconds that a round more costs every batch.
-ROUND_SECONDS = 0.1
-
 
 def estimate_reallocation(actions: Sequence[ReallocateOperator], circumstances: Circumstances) -> Estimate:
     """Operators that go to processors; each of them may be on several now."""
@@ -36,7 +33,7 @@ def estimate_reallocation(actions: Sequence[ReallocateOperator], circumstances: 
     relieved = relief(state, circumstances)
     return Estimate(
         workload.busiest(touched),
-        max(after.values()) + ROUND_SECONDS * rounds,
+        max(after.values()) + snapshot.round_seconds * rounds,
         circumstances.lasting,
         relieved.seconds,
         PLAN_SECONDS + READ_SECONDS_PER_BYTE * read,

@@ -19,6 +19,11 @@ Decisions are taken by means over `period` steps, and nothing goes to and fro:
   So in n steps a group is gathered, or changed while it is diffused, at most
   log2(1 + n / FIRST_REST) + n / LAST_REST times, and diffused at most once more than gathered.
 
+A join that runs fused with others has to be set apart from them first, which costs every batch a round
+(`hot_groups/partings`). So its hot groups are looked at after all others, and together: they are diffused if the
+busiest processor has less to do by the factor `hysteresis` even with the time of the round, as the run has measured it.
+Of several such joins the one that gains most is set apart; those that it was fused with may run by themselves then.
+
 Changes that somebody else has made count like its own. A group that cannot be diffused now, since some of its state is
 on disk, on its way or held back, is left alone, and so are groups of operators that can never be.
 
@@ -34,16 +39,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from anabranch.errors import ConfigError
-from anabranch.manager.actions import DiffuseGroups, GatherGroups
+from anabranch.manager.actions import DiffuseGroups, GatherGroups, PartOperator
 from anabranch.manager.diffusable import port_name
 from anabranch.manager.policies.arguments import is_number
 from anabranch.manager.policies.hot_groups.loads import Loads, loads_of, with_master
+from anabranch.manager.policies.hot_groups.partings import FIRST_REST, LAST_REST, Partings
 from anabranch.manager.policies.hot_groups.spreading import Hosts, HotGroup, spread_out
 from anabranch.manager.policies.hot_groups.work import GroupWork, Work
 from anabranch.manager.snapshot import Floats, Snapshot
 from anabranch.plan.routing import Diffused
-
-FIRST_REST, LAST_REST = 16, 256
 
 # An operator's name, and a group of it.
 Group = tuple[str, int]
@@ -74,7 +78,9 @@ class Diffusion:
     hysteresis: float = 1.2
     _work: GroupWork = field(init=False, repr=False, compare=False)
     _kept: dict[Group, Kept] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _partings: Partings = field(default_factory=Partings, init=False, repr=False, compare=False)
     _batch: int = field(default=0, init=False, repr=False, compare=False)
+    _wished: int = field(default=-LAST_REST, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense at once."""
@@ -94,14 +100,24 @@ class Diffusion:
         """It goes on when another plan comes into force."""
         return True
 
-    def decide(self, snapshot: Snapshot) -> Iterator[DiffuseGroups | GatherGroups]:
-        """Yield what is to be diffused, changed and gathered."""
+    def decide(self, snapshot: Snapshot) -> Iterator[DiffuseGroups | GatherGroups | PartOperator]:
+        """Yield what is to be diffused, changed and gathered, or else which operator is to be set apart for that."""
         self._batch += snapshot.arrived > 0
         self._notice(snapshot)
+        self._partings.notice(snapshot, self._batch)
         work = self._work.add(snapshot)
         if work is None or snapshot.arrived == 0 or len(snapshot.processors) < 2:
             return
         loads = loads_of(snapshot, work)
+        actions = list(self._change(snapshot, work, loads))
+        actions = self._partings.without_rejoining(actions, snapshot, self._batch)
+        yield from actions
+        waits = bool(snapshot.reallocating) or self._batch - self._wished <= self.period
+        if loads.fused and not actions and not waits:
+            yield from self._part(snapshot, work, loads)
+
+    def _change(self, snapshot: Snapshot, work: Work, loads: Loads) -> Iterator[DiffuseGroups | GatherGroups]:
+        """Diffuse, change and gather groups of operators that run by themselves."""
         free = {hot: hosts for hot, hosts in loads.diffused.items() if self._may_change(snapshot, hot)}
         cold = [hot for hot in free if hot.work * self.hysteresis < loads.fair]
         for hot in cold:
@@ -130,6 +146,32 @@ class Diffusion:
                     yield GatherGroups(hot.operator, (hot.group,), None, reason.gathered())
             elif pays or hot.master != before.master:
                 yield reason.diffused(hot, chosen[hot])
+
+    def _part(self, snapshot: Snapshot, work: Work, loads: Loads) -> Iterator[PartOperator]:
+        """Set the operator apart that gains most by being diffused, if one gains more than a round costs."""
+        most = len(loads.cluster.loads) if self.hosts is None else min(self.hosts, len(loads.cluster.loads))
+        best: tuple[float, PartOperator] | None = None
+        for n in sorted({hot.operator for hot in loads.fused}):
+            shape = snapshot.plan.operators[n]
+            groups = [hot for hot in loads.fused if hot.operator == n]
+            at_home = {hot: Hosts((hot.home,), (1.0,)) for hot in groups}
+            after, chosen = spread_out(loads.without(at_home), groups, most)
+            spread = {hot: hosts for hot, hosts in chosen.items() if len(hosts.processors) > 1}
+            if not spread or not self._partings.has_rested(shape.name, self._batch):
+                continue
+            involved = {p for hosts in spread.values() for p in hosts.processors}
+            costs = snapshot.round_seconds * (snapshot.plan.rounds(apart=n) - snapshot.plan.rounds())
+            load, expected = loads.cluster.busiest(involved), after.busiest(involved) + costs
+            pays = work.step + load > self.hysteresis * (work.step + expected)
+            if pays and (best is None or load - expected > best[0]):
+                reasons = [(Reason(snapshot, work, loads, hot, load, expected), hot) for hot in spread]
+                diffusions = tuple(reason.diffused(hot, spread[hot]) for reason, hot in reasons)
+                others = ", the ".join(snapshot.plan.operators[m].name for m in snapshot.plan.fused_with(n))
+                text = f"{diffusions[0].reason}, with {1000 * costs:,.1f} ms for being apart from the {others}"
+                best = load - expected, PartOperator(n, shape.name, diffusions, text)
+        if best is not None:
+            self._wished = self._batch
+            yield best[1]
 
     def _master(self, work: Work, hot: HotGroup) -> int:
         """The master that a diffused group should have: the one that it has, unless another one's rows are more by

@@ -83,8 +83,11 @@ def planned_filling(network: Network, name: str) -> Filling:
             elif those:
                 rehashed[number] = those[0]
             else:
-                alias = network.inputs[port.node].entry.alias
-                raise ConfigError(f"the rows of {alias.lstrip(':')} that were read so far are not kept as a whole")
+                alias = network.inputs[port.node].entry.alias.lstrip(":")
+                raise ConfigError(
+                    f"of {alias} the state does not have all columns that this order needs; choose another order, or "
+                    "start the query with a new checkpoint"
+                )
     return Filling(listed, rehashed, fed_ports(network, computed, rehashed), frozenset(computed))
 
 

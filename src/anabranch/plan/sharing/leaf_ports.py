@@ -17,7 +17,7 @@ from anabranch.plan.sharing.identity import CanonicalQuery, Demand
 def leaf_ports(network: Network, request: Request, streams: Mapping[str, StreamSchema]) -> tuple[int, ...]:
     """Per input of a query the number of the port where a join stores its rows."""
     query = request.query
-    canonical = CanonicalQuery(query, request.since, streams, Demand(), request.track)
+    canonical = CanonicalQuery(query, request.rows_since, streams, Demand(), request.track)
     operator_of = {operator.identity: n for n, operator in enumerate(network.operators)}
     numbers = {port: number for number, port in enumerate(network.ports)}
     ports = {

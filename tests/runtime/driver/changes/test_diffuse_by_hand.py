@@ -123,14 +123,6 @@ def test_what_is_spilled_or_held_back_is_not_diffused(steps: Steps) -> None:
         steps.diffuse(group, master="A", over=[0, 1])
 
 
-def test_joins_that_run_fused_are_not_diffused_and_the_error_says_with_what(steps: Steps) -> None:
-    steps.query("SELECT A.v AS a FROM A, B, C WHERE A.k = B.k AND B.k = C.k", joins="(A B) C")
-    with pytest.raises(ConfigError, match="there are several operators; name one with operator"):
-        steps.diffuse(3, master="A", over=[0, 1])
-    with pytest.raises(ConfigError, match="it is fused with the join of C, A, B, which"):
-        steps.diffuse(3, master="A", over=[0, 1], operator="join of A, B")
-
-
 def test_rows_that_come_joined_are_named_by_all_their_aliases(steps: Steps) -> None:
     steps.stream("D", "v INT, w INT")
     steps.query("SELECT A.v AS a FROM A, B, D WHERE A.k = B.k AND B.v = D.v", joins="(A B) D")

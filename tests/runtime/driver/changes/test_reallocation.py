@@ -145,7 +145,7 @@ def test_a_crash_at_any_point_leaves_the_old_place_or_the_new_one(
     fed, found = batches(3), []
     with Steps(spark, tmp_path / "c", ONE_KEY, KINDS, joins="(A B) C", answers=found) as steps:
         feed(steps, fed[0])
-        monkeypatch.setenv(VARIABLE, f"reallocation.{place}=raise")
+        monkeypatch.setenv(VARIABLE, f"reallocation.{place}=raise@once:{tmp_path / 'crash'}")
         with pytest.raises(Exception, match=f"failpoint reallocation.{place}"):
             steps.public.reallocate(UPPER, to=1)
         monkeypatch.delenv(VARIABLE)

@@ -116,8 +116,10 @@ def test_a_stream_that_is_added_begins_empty_and_one_that_is_dropped_is_forgotte
         before = [rows(chance), rows(chance)]
         for batch in before:
             steps.feed(batch)
+        assert not any("D" in plan.joins for plan in steps.public.plans())
         preview = steps.public.change("query", four)
         assert preview.reads_anew
+        assert all("D" in plan.joins for plan in steps.public.plans()), "those of the query that it is now"
         assert not preview.is_complete
         assert {state.holds: str(state.fate) for state in preview.states}["D"] == "begins empty"
         after = [rows(chance)]

@@ -6,7 +6,7 @@ such a group is, that processor has more to do than it would have if all were al
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,12 +22,14 @@ from anabranch.plan.routing import Diffused, Spread
 class Loads:
     """The load of every processor, a `fair` share, and the groups that have an owner but are `hot`.
 
-    `diffused` are those that are spread, each with its hosts; their home is the first of these.
+    Those that are hot but of operators that run `fused` with others are apart. `diffused` are those that are spread,
+    each with its hosts; their home is the first of these.
     """
 
     cluster: Cluster
     fair: float
     hot: tuple[HotGroup, ...]
+    fused: tuple[HotGroup, ...]
     diffused: dict[HotGroup, Hosts]
 
     def without(self, groups: Mapping[HotGroup, Hosts]) -> Cluster:
@@ -56,7 +58,9 @@ def loads_of(snapshot: Snapshot, work: Work) -> Loads:
     for hot, hosts in diffused.items():
         cluster = cluster.add(hot, hosts)
     fair = sum(float(each.by_group.sum()) for each in work.operators) / len(slow)
-    return Loads(cluster, fair, tuple(_hot(snapshot, work, owned, fair)), diffused)
+    groups = tuple(_hot(snapshot, work, owned, fair, snapshot.plan.diffusable))
+    fused = tuple(_hot(snapshot, work, owned, fair, snapshot.plan.partable))
+    return Loads(cluster, fair, groups, fused, diffused)
 
 
 def hot_group(work: Work, operator: int, group: int, home: int, master: int) -> HotGroup:
@@ -77,9 +81,11 @@ def hosts_of(routes: tuple[Diffused, ...]) -> Hosts:
     return Hosts(spread.hosts, tuple(weight / total for weight in spread.weights))
 
 
-def _hot(snapshot: Snapshot, work: Work, owned: list[Floats], fair: float) -> Iterator[HotGroup]:
-    """The hot groups that can be diffused now."""
-    for n in snapshot.plan.diffusable:
+def _hot(
+    snapshot: Snapshot, work: Work, owned: list[Floats], fair: float, operators: Sequence[int]
+) -> Iterator[HotGroup]:
+    """The hot groups of some operators that can be diffused now."""
+    for n in operators:
         still = np.zeros(len(owned[n]), dtype=bool)
         for view in snapshot.processors:
             seen = view.operators[n]

@@ -43,10 +43,8 @@ class ManualChanges:
         """Diffuse groups: spread the rows of their input `master` over the hosts, and send those of other inputs to
         all of them."""
         with self._between_batches() as step:
-            last, distribution = step.in_force.last, step.in_force.distribution
-            number, hold = step.run.checkpoint.next_number, {} if last is None else last.hold
-            context = step.decision_maker.context(number)
-            _put_change_in_force(step, diffusion(distribution, context, groups, master, hosts, operator, hold))
+            distribution = step.in_force.distribution
+            _put_change_in_force(step, diffused(step, distribution, groups, master, hosts, operator))
 
     def undiffuse(self, groups: Sequence[int], receiver: int | None, operator: str | None) -> None:
         """Bring groups that are diffused to one processor: their home, or another one."""
@@ -89,6 +87,20 @@ class ManualChanges:
 def listed(numbers: int | Iterable[int]) -> list[int]:
     """Numbers as users give them: one, or several."""
     return list(numbers) if isinstance(numbers, Iterable) else [numbers]
+
+
+def diffused(
+    step: StepContext,
+    distribution: Distribution,
+    groups: Sequence[int],
+    master: str,
+    hosts: Sequence[int],
+    operator: str | None,
+) -> Change:
+    """The change of a distribution that diffuses groups after the last step."""
+    last, number = step.in_force.last, step.run.checkpoint.next_number
+    context, hold = step.decision_maker.context(number), {} if last is None else last.hold
+    return diffusion(distribution, context, groups, master, hosts, operator, hold)
 
 
 def _put_change_in_force(step: StepContext, change: Change) -> None:

@@ -3,16 +3,20 @@
 The rounds for the new placement are compiled while batches go on. Then state is listed at its new owners, and a step of
 its own commits that. Spark's query goes on as it is: packed rows do not depend on the place of operators. If the rounds
 stay the same, only routings change.
+
+Diffusion sets operators apart and lets them join again by the same way. What is diffused then is a part of the same
+commit: an operator that was set apart in vain is never seen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from anabranch.checkpoint.step import Step
+from anabranch.manager.actions.change import Change
 from anabranch.manager.allocation.reallocation import Reallocation, ReallocationStep
-from anabranch.manager.allocation.wanted import Wanted, allocation_after, operators_of
+from anabranch.manager.allocation.wanted import ForDiffusion, Wanted, allocation_after, operators_of
 from anabranch.manager.connection_manager import Reallocated
 from anabranch.manager.distribution import Distribution
 from anabranch.observe.events import EventKind
@@ -26,6 +30,8 @@ from anabranch.state.failpoints import failpoint
 
 # Compiles the rounds of a running plan for another allocation.
 Allocate = Callable[[PreparedPlan, Allocation], PreparedPlan]
+# What changes with a reallocation, in the context that comes into force with it.
+Edit = Callable[[StepContext, Distribution], Change]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,8 @@ class _Connected:
     plan: PreparedPlan | None
     rounds: int
     reallocations: tuple[tuple[Reallocation, tuple[int, ...]], ...]
+    is_for_diffusion: bool
+    kin: Mapping[int, tuple[int, ...]]
 
     def is_of(self, context: StepContext) -> bool:
         """Whether nothing that it depends on has changed since."""
@@ -52,13 +60,14 @@ class _Connected:
     @property
     def changes_nothing(self) -> bool:
         """Whether all operators are at their wanted places already."""
-        apart = frozenset(self.before.in_force.apart)
-        placed = self.allocation.placements == self.distribution.placements
-        return self.plan is None and placed and self.allocation.apart == apart
+        now, then = self.before.in_force.allocation, self.allocation
+        placed = then.placements == self.distribution.placements
+        return self.plan is None and placed and (then.apart, then.parted) == (now.apart, now.parted)
 
 
-def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) -> OpenedRun:
-    """Move operators to their wanted places, all in one step; refused, with nothing done, if one cannot go."""
+def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate, edit: Edit | None = None) -> OpenedRun:
+    """Move operators to their wanted places, and `edit` what is there then, all in one step; refused, with nothing
+    done, if one cannot go."""
     runner = opened.runner
     connected = _connect(runner.context, wanted, allocate)
     failpoint("reallocation.connected")
@@ -67,13 +76,13 @@ def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate) 
             connected = _connect(context, wanted, allocate)
         if connected.changes_nothing:
             return opened
-        return _switch(opened, connected)
+        return _switch(opened, connected, edit)
 
 
 def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate) -> _Connected:
     """Make the first three steps: name the processors, and connect them with those above and below."""
     clock, distribution, layout = context.run.clock, context.in_force.distribution, context.layout
-    now = Allocation(distribution.placements, layout.families, frozenset(context.in_force.apart))
+    now = context.in_force.allocation
     answering = _answering(context.plan)
     notified = []
     for wish in wanted:
@@ -91,10 +100,11 @@ def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate)
         )
         for made, numbers in notified
     )
-    return _Connected(context, distribution, now, plan, rounds.count, connected)
+    for_diffusion = all(isinstance(wish.to, ForDiffusion) for wish in wanted)
+    return _Connected(context, distribution, now, plan, rounds.count, connected, for_diffusion, context.in_force.parted)
 
 
-def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
+def _switch(opened: OpenedRun, connected: _Connected, edit: Edit | None) -> OpenedRun:
     """Make the last three steps, between two batches."""
     runner, before, plan = opened.runner, opened.runner.context, connected.plan
     after = before if plan is None else reallocated_context(before, plan, list(opened.targets.values()))
@@ -103,10 +113,11 @@ def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
     moved, settled = after.decision_maker.connections.reallocate(
         distribution, connected.allocation.placements, before.shape
     )
+    change = Change(moved) if edit is None else edit(after, moved)
     sent = clock()
     try:
         failpoint("reallocation.sent")
-        in_force.reallocate(moved, after.shape.families, connected.allocation.apart)
+        in_force.reallocate(change.distribution, replace(connected.allocation, families=after.shape.families))
         failpoint("reallocation.committed")
         runner.use(after)
     except BaseException as error:
@@ -122,6 +133,8 @@ def _switch(opened: OpenedRun, connected: _Connected) -> OpenedRun:
         for step, time in times.items():
             reallocation = reallocation.make(step, time)
         _write_event(connected, after, reallocation, numbers, settled)
+    for kind, text, details in change.sentences:
+        before.run.events.add(kind, text, **details)
     failpoint("reallocation.activated")
     return opened if plan is None else OpenedRun(runner, plan, opened.targets)
 
@@ -150,8 +163,14 @@ def _write_event(
     then, rounds = max(before.layout.rounds) + 1, max(after.layout.rounds) + 1
     several = ", ".join(made.operators)
     places = f"{_places_text(now)} from now on, {_places_text(was)} before"
+    if connected.is_for_diffusion:
+        places = "; ".join(_kin_text(connected, n) for n in numbers)
     text = f"{several}: {places}; {format_bytes(size)} of state moved"
     text += f", {rounds} round{'s' if rounds > 1 else ''}" + (f" instead of {then}" if rounds != then else "")
+    cost = before.run.round_cost
+    if rounds > then and connected.is_for_diffusion:
+        verb = "costs" if cost.is_measured else "is estimated to cost"
+        text += f", which {verb} {(rounds - then) * cost.seconds:.2f} s a batch"
     if settled.ended:
         text += f", {settled.ended} relocation{'s' if settled.ended > 1 else ''} under way came to nothing"
     if settled.gathered:
@@ -168,7 +187,18 @@ def _write_event(
         steps=[[step.text, time] for step, time in made.made],
         ended_relocations=settled.ended,
         gathered_groups=settled.gathered,
+        round_seconds=cost.seconds,
     )
+
+
+def _kin_text(connected: _Connected, operator: int) -> str:
+    """From which operators one has parted for diffusion, or which of them it has joined again."""
+    after, shape = connected.allocation, connected.before.shape
+    kin = {**connected.kin, **after.parted}.get(operator, ())
+    names = ", the ".join(shape.operators[n].name for n in kin)
+    if operator in after.parted:
+        return f"set apart from the {names} while groups of it are diffused"
+    return f"fused with the {names} again" if names else "not set apart any more"
 
 
 def _places_text(places: Sequence[str]) -> str:

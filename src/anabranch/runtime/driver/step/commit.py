@@ -73,6 +73,7 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
         initial=in_force.initial,
         families=in_force.families,
         apart=in_force.apart,
+        parted=in_force.parted,
     )
     failpoint(f"{orders.kind.name}.before_commit")
     run.checkpoint.commit(step)
@@ -83,7 +84,10 @@ def commit(context: StepContext, orders: Orders, named: Reports, started: float)
     run.reallocations.extend(change.reallocations)
     context.counters.add(reports, has_batch=orders.has_batch)
     _write_events(context, orders, change, reports, before, output_rows)
-    _keep_result(context, orders, reports, output_rows, (time.perf_counter() - started, deciding))
+    seconds = time.perf_counter() - started
+    if orders.has_batch:
+        run.round_cost.note(max(context.layout.rounds) + 1, seconds, max(one.busy_ms for one in reports) / 1000)
+    _keep_result(context, orders, reports, output_rows, (seconds, deciding))
 
 
 def _publish(context: StepContext, orders: Orders, reports: list[Report]) -> None:
@@ -112,6 +116,8 @@ def _adapt(
         usual=context.counters.usual_rows if orders.has_batch else 0.0,
         awaiting=context.in_force.awaiting,
         orders=context.run.orders.latest,
+        parted=frozenset(context.in_force.parted),
+        round_seconds=context.run.round_cost.seconds,
         reallocating=frozenset(action.name for action in list(context.run.reallocations)),
     )
     distribution = replace(context.in_force.distribution, manifests=manifests)
@@ -182,7 +188,7 @@ def _keep_result(
             step.totals,
             context.memory_uses(),
             groups,
-            diffused_groups(step.routings, step.diffusions, names_in(shape)),
+            diffused_groups(step.routings, step.diffusions, names_in(shape), step.parted, run.round_cost.seconds),
             seconds,
             run.clock(),
             ManagerUse(reading.seconds + deciding, reading.bytes, memory_bytes),

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.in_force import InForce
 from anabranch.checkpoint.step import InitialPlacement
-from anabranch.manager.actions import MigrateQuery, ReallocateOperator
+from anabranch.manager.actions import MigrateQuery, PartOperator, ReallocateOperator
+from anabranch.manager.costs.round_cost import RoundCost
 from anabranch.manager.decision_maker import DecisionMaker
 from anabranch.manager.memory.budgets import MemoryBudgets
 from anabranch.manager.memory.debt import backlog
@@ -44,6 +45,7 @@ class RunParts:
     `clock` is the time that policies go by, in seconds since 1970; how long work takes is measured without it. `orders`
     are the measured costs of orders of joins. `migrations` and `reallocations` are those that policies have decided on
     and that have not begun yet. Policies that go on from plan to plan are in `spanning`, by their position.
+    `round_cost` is what a round of the plan costs.
     """
 
     settings: StepSettings
@@ -54,8 +56,9 @@ class RunParts:
     clock: Callable[[], float] = time.time
     orders: OrderStatistics = field(default_factory=OrderStatistics)
     migrations: deque[MigrateQuery] = field(default_factory=deque)
-    reallocations: deque[ReallocateOperator] = field(default_factory=deque)
+    reallocations: deque[ReallocateOperator | PartOperator] = field(default_factory=deque)
     spanning: dict[int, Policy] = field(default_factory=dict)
+    round_cost: RoundCost = field(default_factory=RoundCost)
 
 
 @dataclass(frozen=True, slots=True)
