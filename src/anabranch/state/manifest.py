@@ -80,6 +80,9 @@ class OperatorState:
         return twice & spilled
 
 
+_BLANK = OperatorState()
+
+
 def held_of_groups(held: HeldRows, groups: GroupSet, cuts: Cuts) -> HeldRows:
     """Restrict rows that are held back to some groups; an empty tuple if none are left."""
     kept = tuple(slices_of_groups(slices, groups, cuts) for slices in held)
@@ -222,7 +225,7 @@ class Manifest:
             for entry in data["inputs"]
         )
         operators = (
-            OperatorState()
+            _BLANK
             if entry is None
             else OperatorState(
                 tuple(
