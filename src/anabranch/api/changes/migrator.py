@@ -191,13 +191,20 @@ class Migrator:
         return False
 
     def go_on(self) -> None:
-        """Call `advance`. An error is not raised: it ends the migration, and the handle raises it."""
+        """Call `advance`. An error is not raised: it ends the migration, and the handle raises it.
+
+        An event tells of it, since nobody may wait for the handle.
+        """
         try:
             self.advance()
         except Exception as error:
+            handle = self.current
             with suppress(Exception):  # an error of the run itself is raised by the run
                 self._drop_shadow()
             self.end(error)
+            if handle is not None and self.host.opened.runner.can_change:
+                problem = f"the migration to {handle.after} has failed, so joins stay {handle.before}: {error}"
+                self.host.events.add(EventKind.WARNING, f"{handle.query}: {problem}")
 
     def _drop_shadow(self) -> None:
         under_way, host = self._under_way, self.host

@@ -267,6 +267,11 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(spark: SparkSession,
                 steps.public.migrate(order, strategy)
         with pytest.raises(ConfigError, match="there is no query 'other'"):
             steps.public.migrate("A (B (C D))", query="other")
+        for pace in (0, -1, 2.5, True):
+            with pytest.raises(ConfigError, match="pace must be a positive whole number of rows per step"):
+                steps.public.migrate("A (B (C D))", "background", pace=pace)
+        with pytest.raises(ConfigError, match="there is no meanwhile 'wait'"):
+            steps.public.migrate("A (B (C D))", meanwhile="wait")
         assert steps.taken.plan_number == plan
         fed.append(rows(chance))
         steps.feed(fed[-1])
