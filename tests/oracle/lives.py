@@ -289,8 +289,8 @@ class Life:
             return
         number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
-        if diffused and rng.random() < 0.3:
-            chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
+        if diffused and rng.random() < 0.4:
+            chosen = rng.sample(diffused, rng.choice([len(diffused), rng.randrange(1, len(diffused) + 1)]))
             steps.public.undiffuse(chosen, to=rng.choice([None, *range(distribution.processors)]), operator=name)
             self.done.append("undiffuse")
         else:
