@@ -274,6 +274,8 @@ class Life:
             clock.advance("1 hour")
         try:
             steps.feed(self._batches[number])
+            if steps.runner.failure is not None:  # a migration by a policy has ended the run, and nobody waits for it
+                raise steps.runner.failure
             steps.check_owners()
         finally:
             last = steps.taken.last_step()
