@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from anabranch.state.manifest import Manifest
+from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.runs.merge import Merge
 from anabranch.state.runs.run import RunFile
 from anabranch.state.runs.slice import Slice
 from anabranch.state.runs.spine import Spine
+from anabranch.state.statistics import Statistics
 from anabranch.state.store import encode_document, read_document
 from tests.oracle.profiles import examples
 
@@ -46,6 +47,19 @@ def test_a_manifest_comes_back_from_its_document_as_it_was(
     path = tmp_path_factory.getbasetemp() / "manifest.json"
     path.write_bytes(encode_document(manifest.to_json()))
     assert Manifest.from_json(read_document(path)) == manifest
+
+
+def test_ports_and_operators_without_anything_are_null_in_the_document() -> None:
+    known = OperatorState(statistics=Statistics().dense(1, 2))
+    manifest = Manifest(
+        (Spine(), Spine(((Slice(RunFile("a.arrow", 2, 9, 7, None, None), 0, 2),),))), (OperatorState(), known)
+    )
+    document = manifest.to_json()
+    assert [entry is None for entry in (*document["inputs"], *document["operators"])] == [True, False, True, False]
+    assert Manifest.from_json(document) == manifest
+    nothing = OperatorState(statistics=known.statistics.present())
+    assert not nothing.is_blank, "it has run: the ports whose rows it counts are known"
+    assert Manifest.from_json(Manifest((), (nothing,)).to_json()).operators == (nothing,)
 
 
 @examples(30)

@@ -64,7 +64,7 @@ PAPERS = {
     "at first",
     "zhu-16": "high configuration: a parallel track answers all the time, moving state pauses; the pause is short here",
     "dcape-placement": "20 operators: grouping needs fewer rounds than round robin, FewestRounds no more than "
-    "grouping, degradation halves the rows that a bad start exchanges",
+    "grouping, and degradation halves the rows that a bad start exchanges",
 }
 BENCHMARKS = ENGINE | PAPERS
 

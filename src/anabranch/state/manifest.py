@@ -1,7 +1,8 @@
 """A manifest: the whole state of one processor after one step, as metadata.
 
 It lists, per port, the active state (a spine of slices of run files), and per operator what was spilled and the
-statistics of its partition groups. Files and sets of groups are described once and referred to. A manifest is a
+statistics of its partition groups. Files and sets of groups are described once and referred to, and ports and operators
+without anything are null: a report of one round says nothing of the operators of others. A manifest is a
 document (`store`): JSON with a checksum. The driver composes the manifest each processor opens in the next step, so
 every adaptation of state is an edit made in one place.
 """
@@ -40,6 +41,14 @@ class OperatorState:
     held: HeldRows = ()
     lagging: Lagging = ()
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is known of the operator, as where it has not run."""
+        vectors = (self.statistics.groups, self.statistics.arrivals.T)
+        return (
+            not (self.generations or self.held or self.lagging) and self.retired is None and not any(map(len, vectors))
+        )
+
     def union(self, other: OperatorState) -> OperatorState:
         """The state of two processors put together."""
         generations = sorted(self.generations + other.generations, key=lambda generation: generation.step)
@@ -69,6 +78,9 @@ class OperatorState:
             twice |= once & groups
             once |= groups
         return twice & spilled
+
+
+_BLANK = OperatorState()
 
 
 def held_of_groups(held: HeldRows, groups: GroupSet, cuts: Cuts) -> HeldRows:
@@ -142,7 +154,9 @@ class Manifest:
         """The manifest as JSON."""
         writer = _Writer()
         inputs = [
-            {
+            None
+            if spine == Spine()
+            else {
                 "runs": [writer.slices(run) for run in spine.runs],
                 "merges": [
                     {
@@ -156,7 +170,9 @@ class Manifest:
             for spine in self.spines
         ]
         operators = [
-            {
+            None
+            if operator.is_blank
+            else {
                 "generations": [
                     {
                         "step": generation.step,
@@ -196,7 +212,9 @@ class Manifest:
             return tuple(listed)
 
         spines = (
-            Spine(
+            Spine()
+            if entry is None
+            else Spine(
                 tuple(slices(run) for run in entry["runs"]),
                 tuple(
                     Merge(slices(merge["target"]), tuple(slices(source) for source in merge["sources"]))
@@ -207,7 +225,9 @@ class Manifest:
             for entry in data["inputs"]
         )
         operators = (
-            OperatorState(
+            _BLANK
+            if entry is None
+            else OperatorState(
                 tuple(
                     Generation(
                         generation["step"],
