@@ -96,8 +96,14 @@ def draw_round(seed: int) -> Drawn:
         migrations=rng.choice([0.0, 0.4, 0.8]),
         reallocations=places.choice([0.0, 0.4, 0.8]),
         diffusions=spreads.choice([0.0, 0.4, 0.8]),
+        tiers=random.Random(f"tiers {seed}").random() < 0.2 and not any(map(_needs_all, policies)),
     )
     return Drawn(plan, others, hardships, odd=rng.random() < 0.2)
+
+
+def _needs_all(policy: Policy) -> bool:
+    """Whether a policy counts processors from 0, so that it cannot be in a cluster."""
+    return isinstance(policy, ChanceDiffusion)
 
 
 def draw_long_round(seed: int) -> Drawn:

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import anabranch as ab
 from anabranch.errors import ConfigError
+from anabranch.state.failpoints import VARIABLE, FailpointError
 from tests.oracle.feed import Feed, written
 from tests.oracle.referee import assert_same_rows, query
 
@@ -25,7 +26,7 @@ PAIRS = "SELECT A.v AS a, B.v AS b FROM A, B WHERE A.k = B.k"
 
 
 def test_a_running_query_migrates_beside_another_and_a_program_that_knows_nothing_of_it_goes_on(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(1)
     feeds = {name: Feed(tmp_path / name, SCHEMA) for name in "ABC"}
@@ -52,6 +53,14 @@ def test_a_running_query_migrates_beside_another_and_a_program_that_knows_nothin
             run.migrate("A (B C)")
         with pytest.raises(ConfigError, match="there is no query 'chian' in this run; did you mean 'chain'"):
             run.migrate("A (B C)", query="chian")
+        monkeypatch.setenv(VARIABLE, f"migration.settled=raise@once:{tmp_path / 'marker'}")
+        failing = run.migrate("A (B C)", "background", "chain", pace=3)
+        with pytest.raises(FailpointError):
+            failing.await_done(60)
+        monkeypatch.delenv(VARIABLE)
+        assert failing.phase == "failed"
+        told = "chain: the migration from (A B) C to A (B C) has failed: failpoint migration.settled"
+        assert told in [event.reason for event in run.events if event.kind == "warning"]
         migration = run.migrate("A (B C)", "background", "chain", pace=3)
         assert "from (A B) C to A (B C), background" in repr(migration)
         with pytest.raises(ConfigError, match="no query can be removed while 'chain' migrates"):
@@ -72,7 +81,7 @@ def test_a_running_query_migrates_beside_another_and_a_program_that_knows_nothin
         run.remove("pairs")
     finally:
         run.stop()
-    assert [event.kind for event in run.events if event.kind.startswith("migrat")] == ["migrating", "migrate"]
+    assert [event.kind for event in run.events if event.kind.startswith("migrat")] == ["migrating"] * 2 + ["migrate"]
     with pytest.raises(ConfigError, match="the run has ended, so no query can be migrated"):
         run.migrate("(A B) C", query="chain")
     removed = len(feeds["A"].batches)
