@@ -7,7 +7,7 @@ on.
 from __future__ import annotations
 
 from anabranch.api.changes.migrator import Migrator, measure_if_due
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, QueryError
 from anabranch.manager.actions import MigrateQuery
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext
@@ -62,7 +62,7 @@ class PolicyMigrations:
         query, joins = migration.query, migration.joins
         try:
             self._migrator.begin(joins, migration.strategy, query, reason=migration.reason, wish=migration.wish)
-        except ConfigError as error:
+        except (ConfigError, QueryError) as error:
             self._context.run.orders.refuse(query, joins)
             self._warn(f"{query} does not migrate to {joins}: {error}")
         except Exception as error:
