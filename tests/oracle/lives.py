@@ -275,6 +275,8 @@ class Life:
             clock.advance("1 hour")
         try:
             steps.feed(self._batches[number])
+            if steps.runner.failure is not None:  # a migration by a policy has ended the run, and nobody waits for it
+                raise steps.runner.failure
             steps.check_owners()
         finally:
             last = steps.taken.last_step()
@@ -306,8 +308,8 @@ class Life:
             return
         number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
-        if diffused and rng.random() < 0.3:
-            chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
+        if diffused and rng.random() < 0.4:
+            chosen = rng.sample(diffused, rng.choice([len(diffused), rng.randrange(1, len(diffused) + 1)]))
             to = None if self._hardships.tiers else rng.choice([None, *range(distribution.processors)])
             steps.public.undiffuse(chosen, to=to, operator=name)
             self.done.append("undiffuse")
