@@ -111,10 +111,11 @@ class Answer:
 
     def check(self) -> None:
         """Compare with DuckDB. A query that was removed may owe some of its answer, but gave nothing that is wrong."""
-        if self.first is None:
-            assert not self.given, "an answer to a query for which no batch counts"
+        batches = self.plan.batches[self.first : self.last] if self.first is not None else ()
+        if not batches:
+            assert not any(map(len, self.given.values())), "an answer to a query for which no batch counts"
             return
-        asked = replace(self.plan, batches=self.plan.batches[self.first : self.last])
+        asked = replace(self.plan, batches=batches)
         expected = asked.expected()
         found = pa.concat_tables(self.given.values()) if self.given else expected.slice(0, 0)
         if self.last is None:
