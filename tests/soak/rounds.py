@@ -102,8 +102,8 @@ def draw_round(seed: int) -> Drawn:
 
 
 def _needs_all(policy: Policy) -> bool:
-    """Whether a policy counts processors from 0, so that it cannot be in a cluster."""
-    return isinstance(policy, ChanceDiffusion)
+    """Whether a policy takes all processors and operators to be within its reach, so that it cannot be in a cluster."""
+    return isinstance(policy, ChanceDiffusion | ChanceWishes)
 
 
 def draw_long_round(seed: int) -> Drawn:

@@ -15,11 +15,14 @@ import pytest
 
 from anabranch.errors import ConfigError
 from anabranch.manager.actions import (
+    ACTIONS,
     Action,
+    CleanUpGroups,
     DiffuseGroups,
     GatherGroups,
     HoldGroups,
     MigrateQuery,
+    PartOperator,
     ReallocateOperator,
     RelocateGroups,
     SpillGroups,
@@ -35,7 +38,7 @@ from anabranch.manager.policies.diffusion import Diffusion
 from anabranch.manager.runtime_monitor import Moment
 from anabranch.manager.snapshot import OperatorView, ProcessorView, Snapshot
 from anabranch.manager.tiers.clusters import Clusters
-from anabranch.manager.tiers.within import within
+from anabranch.manager.tiers.within import crossing, within
 from anabranch.plan.routing import Everywhere, Routing, Spread, owned_by
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report
@@ -232,3 +235,24 @@ def test_each_cluster_has_a_copy_of_each_policy_which_sees_its_processors_and_qu
 def test_a_policy_of_ones_own_cannot_leave_its_cluster(tmp_path: Path, action: Action) -> None:
     with pytest.raises(ConfigError, match=r"processor [12] is not of cluster .* only run.send"):
         adapt(tmp_path, action)
+
+
+ACROSS = [
+    SpillGroups(1, 0, (0,), 10, "a test"),
+    HoldGroups(1, 0, (0,), "a test"),
+    RelocateGroups(0, (0,), 0, 1, 10, "a test"),
+    DiffuseGroups(0, (0,), 0, (0, 1), (1.0, 1.0), "a test"),
+    PartOperator(0, "op0", (DiffuseGroups(0, (0,), 0, (2, 1), (1.0, 1.0), "a test"),), "a test"),
+    GatherGroups(0, (0,), 1, "a test"),
+    ReallocateOperator(0, "op0", 1, "a test"),
+]
+
+
+def test_every_action_that_names_a_processor_is_kept_within_a_cluster() -> None:
+    assert {*map(type, ACROSS)} | {CleanUpGroups, MigrateQuery} == {*ACTIONS}, "of the others none names a processor"
+    for action in ACROSS:
+        told = crossing(action, CLUSTERS, DISTRIBUTION)
+        assert told is not None
+        assert told.startswith("processor 1 is not of cluster 'eu' (processors 0, 2)")
+    assert crossing(GatherGroups(0, (0,), None, "a test"), CLUSTERS, DISTRIBUTION) is None
+    assert crossing(RelocateGroups(0, (0,), 0, 2, 10, "a test"), CLUSTERS, DISTRIBUTION) is None

@@ -38,13 +38,16 @@ class PolicyMigrations:
     def measure(self) -> None:
         """Measure orders of joins, if policies go by them and it is time for that.
 
-        It may be called while another thread changes the run, since it waits until no step is made.
+        It may be called while another thread changes the run, since it waits until no step is made. If that one has
+        closed the run's gate, as to start Spark's query anew, nothing is measured this time.
         """
         if self._migrator.current is None and self._is_measured:
+            runner = self._migrator.host.opened.runner
             try:
                 measure_if_due(self._migrator.host)
             except Exception as error:
-                self._give_up(f"orders of joins are measured no longer: {error}")
+                if runner.can_change:
+                    self._give_up(f"orders of joins are measured no longer: {error}")
 
     @property
     def _context(self) -> StepContext:

@@ -133,23 +133,35 @@ def _switch(opened: OpenedRun, connected: _Connected, edit: Edit | None) -> Open
         in_force.reallocate(change.distribution, replace(connected.allocation, families=after.shape.families))
         failpoint("reallocation.committed")
         runner.use(after)
+        times = {
+            ReallocationStep.DEACTIVATE: stopped,
+            ReallocationStep.SEND_STATE: sent,
+            ReallocationStep.ACTIVATE: clock(),
+        }
+        _write_events(connected, after, times, settled, change)
+        failpoint("reallocation.activated")
     except BaseException as error:
-        if _is_committed(before, last):
+        if runner.context is not before or _is_committed(before, last):
             runner.break_off(error)
         raise
-    times = {
-        ReallocationStep.DEACTIVATE: stopped,
-        ReallocationStep.SEND_STATE: sent,
-        ReallocationStep.ACTIVATE: clock(),
-    }
+    return opened if plan is None else OpenedRun(runner, plan, opened.targets)
+
+
+def _write_events(
+    connected: _Connected,
+    after: StepContext,
+    times: Mapping[ReallocationStep, float],
+    settled: Reallocated,
+    change: Change,
+) -> None:
+    """Write the events of all reallocations, whose last steps were made at these times, and of what was done on the
+    way."""
     for reallocation, numbers in connected.reallocations:
         for step, time in times.items():
             reallocation = reallocation.make(step, time)
         _write_event(connected, after, reallocation, numbers, settled)
     for kind, text, details in change.sentences:
-        before.run.events.add(kind, text, **details)
-    failpoint("reallocation.activated")
-    return opened if plan is None else OpenedRun(runner, plan, opened.targets)
+        after.run.events.add(kind, text, **details)
 
 
 def _is_committed(context: StepContext, last: Step | None) -> bool:
