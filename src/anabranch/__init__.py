@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from anabranch.manager.patterns.grouping import Grouping
     from anabranch.manager.patterns.round_robin import RoundRobin
     from anabranch.manager.patterns.spread import Spread
+    from anabranch.manager.patterns.tier import Tier
     from anabranch.manager.policies.active_disk import ActiveDisk
     from anabranch.manager.policies.adaptive import Adaptive
     from anabranch.manager.policies.auto_migrate import AutoMigrate
@@ -72,6 +73,7 @@ __all__ = [
     "SkewBuffer",
     "Spill",
     "Spread",
+    "Tier",
     "__version__",
     "local_session",
     "register_sources",
@@ -103,6 +105,7 @@ _HOMES = {
     "SkewBuffer": "anabranch.manager.policies.skew_buffer",
     "Spill": "anabranch.manager.policies.spill",
     "Spread": "anabranch.manager.patterns.spread",
+    "Tier": "anabranch.manager.patterns.tier",
     "local_session": "anabranch.api.session",
     "register_sources": "anabranch.api.synthetic",
 }

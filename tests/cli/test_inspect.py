@@ -46,6 +46,18 @@ def test_a_sound_checkpoint_is_described_and_exits_with_zero(made: Fabricated) -
     assert "42 since the beginning" in shown.stdout
 
 
+def test_where_operators_are_is_shown_with_their_clusters_if_there_are_some(made: Fabricated) -> None:
+    shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    assert ["join", "of", "o,", "p", "0,", "1"] in [line.split()[:6] for line in shown.splitlines()]
+    assert "cluster" not in shown
+    made.checkpoint.records.write_run({"clusters": {"eu": [0, 1], "us": [2]}})
+    shown = run(app, ["inspect", str(made.checkpoint.path)]).stdout
+    assert ["join", "of", "o,", "p", "0,", "1", "eu"] in [line.split()[:7] for line in shown.splitlines()]
+    document = json.loads(run(app, ["inspect", str(made.checkpoint.path), "--json"]).stdout)
+    assert document["clusters"] == {"eu": [0, 1], "us": [2]}
+    assert [(entry["processors"], entry["cluster"]) for entry in document["operators"]] == [([0, 1], "eu")]
+
+
 def test_results_are_told_from_the_combinations_they_are_among(made: Fabricated) -> None:
     plan = made.checkpoint.plan(1)
     plan["queries"]["query"]["query"]["residual predicate"] = "`o.v` < `p.v`"

@@ -81,7 +81,8 @@ class ChanceDiffusion:
                 for seen in (view.operators[number] for view in snapshot.processors)
                 for group in seen.statistics.groups.tolist()
             }
-            gathered = tuple(group for group in sorted(before) if rng.random() < 0.2)
+            share = rng.choice([0.2, 0.2, 1.0]) if number in snapshot.parted else 0.2
+            gathered = tuple(group for group in sorted(before) if rng.random() < share)
             if gathered:
                 to = rng.choice([None, *processors])
                 yield GatherGroups(number, gathered, to, "chance would have it")

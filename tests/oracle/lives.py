@@ -22,6 +22,7 @@ from anabranch.manager.diffusable import aliases_at
 from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.patterns.tier import Tier
 from anabranch.manager.policies.auto_migrate import AutoMigrate
 from anabranch.manager.policies.clean_up import ON_REQUEST
 from anabranch.manager.snapshot import Policy
@@ -50,7 +51,14 @@ ADAPTATIONS = ["relocate", "diffuse", "gather", "migrate", "reallocate"]
 WARNINGS = ["does not migrate to", "there is no operator", "goes to a processor from 0", "failpoint", "no space left"]
 IN_WORKERS = ["processor.results", "processor.report"]
 # Why groups may not be diffused.
-NOT_NOW = ["has state on disk", "wait for clean-up", "are held back", "to be held back", "on its way to another"]
+NOT_NOW = [
+    "only run.send",
+    "has state on disk",
+    "wait for clean-up",
+    "are held back",
+    "to be held back",
+    "on its way to another",
+]
 NOT_APART = ["to be diffused while", "are on their way to another processor, and of what it is fused with"]
 # Why a migration may be refused.
 REFUSALS = [
@@ -71,7 +79,8 @@ class Hardships:
     something with an answer before it takes it. After each batch the query migrates with the chance of `migrations`,
     with that of `diffusions` groups of a join are diffused or gathered by hand, and with that of `reallocations`
     operators or sub-plans go elsewhere. Sessions last one batch or two, or so many as it takes policies to decide on
-    something (`batches`).
+    something (`batches`). With `tiers` processors are in clusters, others in each session, and queries are sent from
+    one to another.
     """
 
     policies: tuple[Policy, ...] = ()
@@ -82,6 +91,7 @@ class Hardships:
     migrations: float = 0.0
     diffusions: float = 0.0
     reallocations: float = 0.0
+    tiers: bool = False
     batches: tuple[int, ...] = (1, 2)
 
     @property
@@ -101,10 +111,11 @@ class Answer:
 
     def check(self) -> None:
         """Compare with DuckDB. A query that was removed may owe some of its answer, but gave nothing that is wrong."""
-        if self.first is None:
-            assert not self.given, "an answer to a query for which no batch counts"
+        batches = self.plan.batches[self.first : self.last] if self.first is not None else ()
+        if not batches:
+            assert not any(map(len, self.given.values())), "an answer to a query for which no batch counts"
             return
-        asked = replace(self.plan, batches=self.plan.batches[self.first : self.last])
+        asked = replace(self.plan, batches=batches)
         expected = asked.expected()
         found = pa.concat_tables(self.given.values()) if self.given else expected.slice(0, 0)
         if self.last is None:
@@ -137,6 +148,7 @@ class Life:
         self._orders = random.Random(f"orders {plan.text}")
         self._spreads = random.Random(f"diffusion {plan.text}")
         self._places = random.Random(f"places {plan.text}")
+        self._tiers = random.Random(f"tiers {plan.text}")
         self._batches = plan.fed()
         self._committed = 0
         self._ended = False
@@ -195,6 +207,10 @@ class Life:
     def _steps(self) -> Steps:
         rng, plan = self._rng, self._plan
         processors = rng.choice([1, 2, 3])
+        settings: dict[str, object] = {"policies": self._hardships.policies, "memory": self._hardships.memory}
+        if self._hardships.tiers:
+            processors = self._tiers.choice([2, 3, 4])
+            settings["placement"] = chance_tier(self._tiers, processors)
         kinds = {
             stream: Kind(SCHEMA, "t" if timed else None, None if late is None else late * 1000)
             for name, timed, late in zip(plan.names, plan.timed, plan.lateness, strict=True)
@@ -208,11 +224,11 @@ class Life:
             processors=processors,
             groups=self._groups,
             joins=plan.joins,
-            place=placing(rng, self._groups, processors),
+            place=None if self._hardships.tiers else placing(rng, self._groups, processors),
             others={name: other.text for name, other in self._asked.items()},
             sink=self._sink("query"),
             sinks={name: self._sink(name) for name in self._asked},
-            settings={"policies": self._hardships.policies, "memory": self._hardships.memory, **self._clocks},
+            settings=settings | self._clocks,
         )
 
     def _work(self, steps: Steps) -> None:
@@ -230,9 +246,10 @@ class Life:
                 self._reallocate(steps)
                 self._migrate(steps)
                 self._reallocate(steps)
+                self._send(steps)
             if hardships.policies and rng.random() < 0.3:
                 steps.clean_up()
-            if hardships.moves and rng.random() < 0.5:
+            if hardships.moves and not hardships.tiers and rng.random() < 0.5:
                 steps.runner.manual.rescale(rng.choice([1, 2, 3, 4]))
                 steps.check_owners()
         if steps.next_batch == len(self._batches):
@@ -258,6 +275,8 @@ class Life:
             clock.advance("1 hour")
         try:
             steps.feed(self._batches[number])
+            if steps.runner.failure is not None:  # a migration by a policy has ended the run, and nobody waits for it
+                raise steps.runner.failure
             steps.check_owners()
         finally:
             last = steps.taken.last_step()
@@ -289,9 +308,10 @@ class Life:
             return
         number = rng.choice(shape.joins)
         diffused, name = [group for group, _ in distribution.routings[number].diffused], shape.operators[number].name
-        if diffused and rng.random() < 0.3:
-            chosen = rng.sample(diffused, rng.randrange(1, len(diffused) + 1))
-            steps.public.undiffuse(chosen, to=rng.choice([None, *range(distribution.processors)]), operator=name)
+        if diffused and rng.random() < 0.4:
+            chosen = rng.sample(diffused, rng.choice([len(diffused), rng.randrange(1, len(diffused) + 1)]))
+            to = None if self._hardships.tiers else rng.choice([None, *range(distribution.processors)])
+            steps.public.undiffuse(chosen, to=to, operator=name)
             self.done.append("undiffuse")
         else:
             chosen = rng.sample(range(self._groups), rng.choice([1, self._groups // 4, self._groups]))
@@ -321,9 +341,26 @@ class Life:
             steps.check_owners()
             self.done.append(f"{'sub-plan of ' if subplan else ''}{chosen} to {to}{', apart' if apart else ''}")
         except ConfigError as error:
-            if "migrates" not in str(error):
+            if "migrates" not in str(error) and "as a whole: run.send" not in str(error):
                 raise
-            self.done.append("(no reallocation while a query migrates)")
+            self.done.append("(no reallocation)")
+
+    def _send(self, steps: Steps) -> None:
+        """One query goes to a cluster, or all of them; or that is refused with a reason."""
+        clusters, rng = steps.runner.context.run.settings.clusters, self._tiers
+        if clusters is None or rng.random() < 0.4:
+            return
+        names = ["query", *self._asked]
+        chosen, to = rng.choice([[rng.choice(names)], names]), rng.choice(list(clusters.named))
+        try:
+            steps.public.send(chosen, to=to)
+            self.done.append(f"{chosen} sent to {to}")
+        except ConfigError as error:
+            if not any(reason in str(error) for reason in ("is shared with", "migrates", "has no operators")):
+                raise
+            self.done.append("(not sent)")
+        steps.check_owners()
+        assert None not in map(clusters.of_processors, steps.runner.status.placements)
 
     def _migrate(self, steps: Steps) -> None:
         """Go on in another order of joins, by any strategy, or cancel that; or be refused with a reason."""
@@ -367,6 +404,13 @@ def placing(rng: random.Random, groups: int, processors: int) -> Callable[[Opera
         pattern = PATTERNS[rng.choice(list(PATTERNS))]
         return lambda graph: placements_of(pattern, graph, groups, processors)
     return lambda graph: tuple(one() for _ in graph.operators)
+
+
+def chance_tier(rng: random.Random, processors: int) -> Tier:
+    """Clusters of processors, and any pattern inside of them."""
+    numbers = rng.sample(range(processors), k=processors)
+    cut = rng.randrange(1, processors)
+    return Tier({"first": numbers[:cut], "second": numbers[cut:]}, rng.choice(list(PATTERNS)))
 
 
 @contextmanager

@@ -104,6 +104,21 @@ def test_reallocating_by_chance_changes_no_answer(spark: SparkSession, tmp_path:
     life.check()
 
 
+@pytest.mark.parametrize("seed", [22])
+def test_sending_queries_to_other_clusters_by_chance_changes_no_answer(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    """With other clusters in each session, and spills, moves, migrations, reallocations and crashes in between."""
+    plan = draw(seed, 3)
+    hardships = Hardships(
+        (ChanceSpill(seed), ChanceMoves(seed)), crashes=0.4, migrations=0.3, reallocations=0.3, changes=True, tiers=True
+    )
+    life = Life(spark, tmp_path, plan, random.Random(seed), draw_others(seed, plan), hardships)
+    life.live()
+    life.check()
+    assert any("sent to" in done for done in life.done)
+
+
 @pytest.mark.parametrize("seed", [10])
 def test_migrating_by_chance_changes_no_groups(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     policies = (ChanceSpill(seed), ChanceMoves(seed))

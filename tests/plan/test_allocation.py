@@ -23,7 +23,7 @@ def moved(
     allocation: Allocation, operators: list[int], placement: Placement | None, kindred: list[int] | None = None, **more
 ) -> Allocation:
     kin = kindred or [0] * len(allocation.placements)
-    return reallocated(allocation, kin, operators, placement, processors=PROCESSORS, **more)
+    return reallocated(allocation, kin, operators, placement, hosts=range(PROCESSORS), **more)
 
 
 def families(allocation: Allocation) -> list[set[int]]:

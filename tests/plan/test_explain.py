@@ -140,7 +140,7 @@ def test_it_says_which_edges_cross_processors_and_whether_fewer_rounds_would_do(
     query = ContinuousQuery("...", inputs, ((("a", "`k`"), ("b", "`k`"), ("c", "`k`")),), operators, ())
     network = network_of([Request("q", query)], STREAMS)
 
-    def told(*homes: int) -> str:
+    def told(*homes: int, parted: tuple[str, ...] = ()) -> str:
         placements = [(home,) * 4 for home in homes]
         flow = Dataflow((0, 0), (Edge(0, 1, 0),))
         rounds = flow.rounds(placements).of
@@ -153,8 +153,12 @@ def test_it_says_which_edges_cross_processors_and_whether_fewer_rounds_would_do(
             groups=4,
             processors=2,
             flow=flow,
+            parted=parted,
         ).exchange
 
     apart = "; 1 of 1 edges between operators cross processors, and 1 round would do with placement='fewest-rounds'"
     assert told(0, 1).endswith("in 2 rounds" + apart)
     assert told(1, 1).endswith("in 1 round; 0 of 1 edges between operators cross processors")
+    assert told(0, 1, parted=("join of c, a, b",)).endswith(
+        "; placed like their kin, join of c, a, b would need no round of their own"
+    )

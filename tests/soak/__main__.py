@@ -27,12 +27,13 @@ from pyspark.sql import SparkSession
 
 import anabranch as ab
 from tests.conftest import QUICK_START
+from tests.soak.hands import do_hands
 from tests.soak.rounds import do_long, do_property, do_run, do_steps
 from tests.soak.searches import do_kill, do_seeded
 
 MINUTES, SPARK = 10.0, 0.7
 # How often the rounds through Spark are of each kind.
-WEIGHTS = {"steps": 12, "run": 4, "seeded": 3, "kill": 1, "long": 3}
+WEIGHTS = {"steps": 12, "run": 4, "seeded": 3, "kill": 1, "long": 3, "hands": 1}
 KINDS = ["property", *WEIGHTS]
 WAYS: dict[str, Callable[[SparkSession, Path, int], str]] = {
     "steps": do_steps,
@@ -40,6 +41,7 @@ WAYS: dict[str, Callable[[SparkSession, Path, int], str]] = {
     "seeded": do_seeded,
     "kill": do_kill,
     "long": do_long,
+    "hands": do_hands,
 }
 
 

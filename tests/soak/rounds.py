@@ -3,7 +3,7 @@
 `property` tries new examples of one property test, without Spark. `steps` answers a random plan
 step by step, without Structured Streaming around it; most that can happen to a run happens there. `long` is a round of
 many batches, in which the engine's own policies have reasons to adapt. `run` does the same as `steps`
-through the public API, with files that arrive while the run goes on. Further kinds are in `searches`.
+through the public API, with files that arrive while the run goes on. Further kinds are in `searches` and `hands`.
 """
 
 from __future__ import annotations
@@ -96,8 +96,14 @@ def draw_round(seed: int) -> Drawn:
         migrations=rng.choice([0.0, 0.4, 0.8]),
         reallocations=places.choice([0.0, 0.4, 0.8]),
         diffusions=spreads.choice([0.0, 0.4, 0.8]),
+        tiers=random.Random(f"tiers {seed}").random() < 0.2 and not any(map(_needs_all, policies)),
     )
     return Drawn(plan, others, hardships, odd=rng.random() < 0.2)
+
+
+def _needs_all(policy: Policy) -> bool:
+    """Whether a policy takes all processors and operators to be within its reach, so that it cannot be in a cluster."""
+    return isinstance(policy, ChanceDiffusion | ChanceWishes)
 
 
 def draw_long_round(seed: int) -> Drawn:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,12 @@ from anabranch.manager.allocation.properties import check_properties
 from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
 from anabranch.manager.patterns.named import SPREAD, pattern_of
 from anabranch.manager.patterns.pattern import placements_of
+from anabranch.manager.patterns.tier import clusters_of
 from anabranch.manager.policies import ADAPTIVE
 from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
+from anabranch.manager.tiers.clusters import check_cluster, check_covers
 from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
@@ -49,8 +51,8 @@ class Engine:
     Args:
         spark: the session to run on.
         checkpoint: a directory that the driver and all executors see; it holds state, steps and Spark's own logs.
-        processors: how many query processors share the state; by default Spark's default parallelism. A run may be
-            resumed with another number.
+        processors: how many query processors share the state; by default Spark's default parallelism, or as many as
+            clusters list. A run may be resumed with another number.
         memory: budget for the active state of one processor, such as "200m". What does not fit is pushed to disk, and
             the results that this postpones are delivered later. Groups with `emit="batch"` and operators of your own
             cannot be pushed; the rest keeps at least half of the budget, and an event says so if it is too small.
@@ -60,7 +62,8 @@ class Engine:
         late_rows: where late rows go (JSON lines); without it they are counted and dropped.
         placement: where operators are at first (docs/placement.md): a pattern such as `ab.Grouping()`, or the name of
             one: "spread" over all processors, or whole ones, "round-robin" or by "grouping" neighbours, or what needs
-            the "fewest-rounds". The answer is the same; a checkpoint may be resumed with another one.
+            the "fewest-rounds". `ab.Tier({"eu": [0, 1], "us": [2, 3]})` has clusters of processors, each of which
+            adapts by itself. The answer is the same; a checkpoint may be resumed with another one.
         initial_placement: how partition groups are spread over processors at first: "even", or by shares, one for each
             processor, such as [4, 1, 1].
         policies: what decides how the running query is adapted: "adaptive", which is `[ab.Adaptive()]`, or a list; by
@@ -90,11 +93,16 @@ class Engine:
         """Refuse unusable settings at once."""
         local_path(self.checkpoint)
         check_groups(self.groups)
+        clusters = clusters_of(pattern_of(self.placement))
+        if self.processors is None and clusters is not None:
+            self.processors = clusters.count
         if self.processors is None:
             self.processors = min(self.spark.sparkContext.defaultParallelism, self.groups)
         if not isinstance(self.processors, int) or isinstance(self.processors, bool) or self.processors < 1:
             raise ConfigError(f"processors must be a positive whole number, not {self.processors!r}")
         even_placement(self.groups, self.processors)
+        if clusters is not None:
+            check_covers(clusters, self.processors)
         check_properties(self.properties, self.processors)
         shares = check_shares(self.initial_placement, self.processors)
         if shares is not None and not isinstance(pattern_of(self.placement), Spread):
@@ -179,7 +187,7 @@ class Engine:
         applied = AppliedOperator(name, operator, tuple(columns), gives)
         self._streams[name] = operator_schema(self.spark, applied, over, key, retention, self._streams)
 
-    def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple") -> Query:
+    def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple", cluster: str | None = None) -> Query:
         """Make a continuous query from CQL text; refused at once if it cannot be run.
 
         **GROUP BY answers a row per tuple, not a row per window**: windows slide with every tuple.
@@ -190,13 +198,18 @@ class Engine:
                 tree over the aliases, such as "((A B) C) D", joins A and B first. The answer is the same.
             emit: how often GROUP BY answers a group: at every "tuple" of it, or once in every "batch" that completes
                 the windows of some of its tuples, for the last of these.
+            cluster: the cluster of processors that it is to be in, if the engine's `placement` has clusters; by default
+                the one that has the fewest operators per processor.
 
         >>> query = engine.sql(
         ...     "SELECT A.k, A.v, B.v AS bv FROM A [RANGE 10 SECONDS], B [RANGE 10 SECONDS] WHERE A.k = B.k"
         ... )
         """
         arguments = {"text": text, "joins": joins, "emit": emit}
-        return Query(self, parse_query(text, self._streams, joins, emit), arguments)
+        if cluster is not None:
+            check_cluster(self._settings.clusters, cluster)
+        bound = replace(parse_query(text, self._streams, joins, emit), cluster=cluster)
+        return Query(self, bound, arguments)
 
     def start(self, writers: Sequence[Writer], *, missing: str = REFUSE) -> Run:
         """Answer several queries together, each with a sink of its own.
@@ -252,6 +265,7 @@ class Engine:
             self._sources,
             self._streams,
             place=self._place,
+            clusters=self._settings.clusters,
             processors=self.processors or 1,
             keep_rejected=self.quarantine is not None,
             keep_late=self.late_rows is not None,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from anabranch.manager.plan_shape import shape_of
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.observe.diffused import overhead
 from anabranch.plan.explain import Measured, Picture, explain
 from anabranch.plan.placement import Placement
@@ -14,9 +15,13 @@ from anabranch.runtime.driver.step.result import StepResult
 
 
 def draw(
-    plan: PreparedPlan, placements: Sequence[Placement], processors: int, measured: Measured | None = None
+    plan: PreparedPlan,
+    placements: Sequence[Placement],
+    processors: int,
+    measured: Measured | None = None,
+    clusters: Clusters | None = None,
 ) -> Picture:
-    """Draw a plan with the placements of its operators on a number of processors."""
+    """Draw a plan with the placements of its operators on a number of processors, or on clusters of them."""
     shape = shape_of(plan.network, plan.layout.processor, plan.layout.families, plan.layout.kindred)
     return explain(
         plan.network,
@@ -29,6 +34,7 @@ def draw(
         measured=measured,
         flow=plan.graph.flow,
         parted=[shape.operators[n].name for n in shape.parted],
+        clusters=[] if clusters is None else [clusters.of_processors(placement) for placement in placements],
     )
 
 

@@ -73,4 +73,5 @@ class Query:
         return as_svg(self._picture())
 
     def _picture(self) -> Picture:
-        return draw(self._plan, self._plan.initial, self._engine._settings.processors)
+        settings = self._engine._settings
+        return draw(self._plan, self._plan.initial, settings.processors, clusters=settings.clusters)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
     """The record of a run, for `stopped_run`."""
     settings = engine._settings
+    clusters = None if settings.clusters is None else {name: list(p) for name, p in settings.clusters.named.items()}
     queries: dict[str, Any] = {}
     for name, writer in writers.items():
         chosen = writer._sink
@@ -32,6 +33,7 @@ def recording(engine: Engine, writers: Mapping[str, Writer]) -> dict[str, Any]:
         "groups": settings.groups,
         "memory": settings.memory,
         "placement": engine.placement if isinstance(engine.placement, str) else repr(engine.placement),
+        "clusters": clusters,
         "initial_placement": engine.initial_placement
         if isinstance(engine.initial_placement, str)
         else list(engine.initial_placement),

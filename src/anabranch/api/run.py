@@ -218,6 +218,18 @@ class Run:
         with self._live.between_batches("reallocated", "no operator can be"):
             self._live.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
 
+    def send(self, queries: str | Sequence[str], *, to: str) -> None:
+        """Let a query go on in another cluster of processors, with its state, between two batches (docs/placement.md).
+
+        That is a reallocation of all its operators: nothing is copied, and Spark's query is not restarted.
+
+        Args:
+            queries: the name of a query, or of several, as those that share operators go together.
+            to: the name of a cluster of the `ab.Tier` that the engine has as its `placement`.
+        """
+        with self._live.between_batches("sent", "no query can be"):
+            self._live.reallocator.send(queries, to)
+
     def distribution(self, cost: CostModel | None = None) -> DistributionTable:
         """Where operators are now: the distribution table, with state, rates of the last step, and cost; it can be
         printed.
@@ -311,7 +323,8 @@ class Run:
 
     def _picture(self) -> Picture:
         status = self._live.runner.status
-        return draw(self._live.plan, status.placements, status.processors, status.measured())
+        clusters = status.context.run.settings.clusters
+        return draw(self._live.plan, status.placements, status.processors, status.measured(), clusters)
 
     def _with_step(self, progress: Any, *, as_of_last: bool = False) -> dict[str, Any]:
         # Spark's query keeps the name that it was started with.

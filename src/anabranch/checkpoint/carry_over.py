@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.step import InitialPlacement, Step
 from anabranch.plan.allocation import KnownAllocation, renumbered
-from anabranch.plan.placement import converted
+from anabranch.plan.placement import Placement
 from anabranch.plan.routing import Routing
 from anabranch.state.manifest import Manifest, OperatorState
 from anabranch.state.runs.spine import Spine
@@ -36,12 +36,13 @@ def carry_over(
     plan: Json,
     initial: InitialPlacement,
     families: Sequence[int],
+    new: Sequence[Placement],
 ) -> tuple[Step, tuple[Manifest, ...]]:
     """List a step and its manifests, made under the plan `before`, as another plan does.
 
     `initial` is the placement that the program asks for the other plan's operators, `families` are theirs. A new
-    operator has no state. It goes where its family is or, without one, to its initial placement, on the present number
-    of processors. Groups that were on their way stay where they are.
+    operator has no state. It goes where its family is or, without one, to its placement in `new`, which is on the
+    present number of processors. Groups that were on their way stay where they are.
     """
     plan = with_inherited_groupings(before, plan)
     ports = [entry["identity"] for entry in before["ports"]], [entry["identity"] for entry in plan["ports"]]
@@ -56,7 +57,7 @@ def carry_over(
         last,
         newest=tuple(_listed(last.newest, *sources, None)),
         settled=tuple(_listed(last.settled, *groupings, None)),
-        routings=_with_new_operators(_listed(last.routings, *operators, None), initial, families, last.processors),
+        routings=_with_new_operators(_listed(last.routings, *operators, None), families, new),
         totals=_totals(last.totals, sources, plan["queries"]),
         clean_up=under(last.clean_up, before, plan),
         hold=under(last.hold, before, plan),
@@ -76,13 +77,12 @@ def carry_over(
 
 
 def _with_new_operators(
-    routings: Sequence[Routing | None], initial: InitialPlacement, families: Sequence[int], processors: int
+    routings: Sequence[Routing | None], families: Sequence[int], new: Sequence[Placement]
 ) -> tuple[Routing, ...]:
-    """Give new operators, those without a routing, the placement of their family or else their initial one."""
+    """Give new operators, those without a routing, the placement of their family or else that in `new`."""
     homes = {families[n]: routing.placement for n, routing in enumerate(routings) if routing is not None}
-    own = [converted(placement, initial.processors, processors) for placement in initial.placements]
     return tuple(
-        Routing(homes.get(families[n], own[n])) if routing is None else routing for n, routing in enumerate(routings)
+        Routing(homes.get(families[n], new[n])) if routing is None else routing for n, routing in enumerate(routings)
     )
 
 
@@ -108,12 +108,20 @@ def known_allocation(checkpoint: Checkpoint) -> KnownAllocation | None:
         last.initial.processors,
         dict(zip(operators, last.initial.placements, strict=True)),
         _by_identity(last, operators),
+        {name: _hosts(last, n) for n, name in enumerate(operators)},
     )
 
 
 def _by_identity(last: Step, operators: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The parted operators of a step, with their kin, by identity."""
     return {operators[n]: tuple(operators[m] for m in kin) for n, kin in last.parted.items()}
+
+
+def _hosts(last: Step, operator: int) -> frozenset[int]:
+    """The processors that have a part in an operator, or will have when its groups have arrived."""
+    routing = last.routings[operator]
+    receivers = {each.move.receiver for each in last.moving if each.move.family == last.families[operator]}
+    return frozenset(receivers.union(*(routing.hosts(group) for group in range(len(routing.placement)))))
 
 
 def under(values: Mapping[int, Value], before: Json, plan: Json) -> dict[int, Value]:

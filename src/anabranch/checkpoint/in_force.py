@@ -19,6 +19,7 @@ from anabranch.manager.distribution import Distribution
 from anabranch.manager.query_plan_manager import check_valid, fits
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.allocation import Allocation
+from anabranch.plan.placement import converted
 from anabranch.plan.routing import owned_by
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -41,6 +42,7 @@ class InForce:
         self._retained: dict[int, tuple[Manifest, ...]] = {}
         self.initial = initial
         self._allocate(allocation)
+        self._planned = allocation.placements
         self.last: Step | None = None
         self.awaiting: int | None = None
         self._resumed: int | None = None
@@ -62,8 +64,12 @@ class InForce:
         distribution = Distribution(self._retained[last.number], last.routings, last.moving, last.diffusions)
         if last.plan != checkpoint.plan_number:
             before, after = checkpoint.plan(last.plan), checkpoint.plan(checkpoint.plan_number)
+            new = tuple(
+                placement if continues else converted(placement, self.initial.processors, last.processors)
+                for placement in self._planned
+            )
             last, manifests = carry_over(
-                last, distribution.manifests, before, after, self.initial, connections.plan.families
+                last, distribution.manifests, before, after, self.initial, connections.plan.families, new
             )
             distribution = self._gathered(connections, Distribution(manifests, last.routings), events)
             last = replace(last, routings=distribution.routings, diffusions=())

@@ -13,6 +13,7 @@
     decision_maker      calls policies in turn, and carries out their actions
     distribution        which processor has which state: manifests, routings, relocations under way
     allocation/         where operators are wanted, and the six steps by which they get there
+    tiers/              clusters of processors, each of which adapts by itself
     query_plan_manager  whether a distribution of a plan is valid
     connection_manager  brings state and rows to where a placement wants them
     diffusion           groups spread over several processors, and gathered; why results stay exact

@@ -27,6 +27,8 @@ from anabranch.manager.plan_shape import PlanShape
 from anabranch.manager.policies.clean_up import CleanUpInPassing
 from anabranch.manager.runtime_monitor import Moment, RuntimeMonitor
 from anabranch.manager.snapshot import Policy, Snapshot
+from anabranch.manager.tiers.clusters import Clusters
+from anabranch.manager.tiers.within import crossing, within
 from anabranch.state.groups import union_by_operator
 from anabranch.state.report import Report
 from anabranch.state.runs.run import FileCuts
@@ -45,15 +47,23 @@ class DecisionMaker:
         spanning: dict[int, Policy] | None = None,
         cuts: FileCuts | None = None,
         properties: Properties = NO_PROPERTIES,
+        clusters: Clusters | None = None,
     ) -> None:
         """Nothing is done yet. Runs are found in the folder `state`.
 
         A policy begins anew with each plan, unless it has an attribute `spans_plans` that is true: the run's copy of
         such a one is kept in `spanning`, by its position. Where groups begin in files may be known already (`cuts`).
+        With `clusters` of processors each of them has copies of all policies, which see that cluster alone.
         """
         self.plan = plan
         self._clock = clock
-        self._policies = [*_own_copies(policies, {} if spanning is None else spanning), CleanUpInPassing()]
+        self._clusters = clusters
+        names: list[str | None] = [None] if clusters is None else [*clusters.named]
+        copies = _own_copies([*policies] * len(names), {} if spanning is None else spanning)
+        self._policies: list[tuple[str | None, Policy]] = [
+            *zip([name for name in names for _ in policies], copies, strict=True),
+            (None, CleanUpInPassing()),
+        ]
         self.cuts = FileCuts(state, plan.groups) if cuts is None else cuts
         self._monitor = RuntimeMonitor(plan, memory, self.cuts, clock, properties)
         self.connections = ConnectionManager(plan, self.cuts, clock)
@@ -72,12 +82,12 @@ class DecisionMaker:
         note_relocations(change, *self.connections.go_on(distribution), self.plan)
         context = self.context(moment.step, moment.since)
         snapshot = self._monitor.snapshot(moment, change.distribution, reports, change.parties)
-        for policy in self._policies:
+        for cluster, policy in self._policies:
             taken, done = change.parties, list[Action]()
-            for action in _decided(policy, snapshot):
+            for action in _decided(policy, self._shown(snapshot, cluster)):
                 _check_is_action(action, policy)
                 if not action.must_wait(change, taken):
-                    _check_makes_sense(action, policy, change, context)
+                    _check_makes_sense(action, policy, change, context, self._clusters)
                     action.apply(change, context)
                     done.append(action)
             change.sentences += _told(policy, done)
@@ -93,7 +103,11 @@ class DecisionMaker:
     @property
     def compares_orders(self) -> bool:
         """Whether a policy wants to know what other orders of joins would cost."""
-        return any(getattr(policy, "compares_orders", False) for policy in self._policies)
+        return any(getattr(policy, "compares_orders", False) for _, policy in self._policies)
+
+    def _shown(self, snapshot: Snapshot, cluster: str | None) -> Snapshot:
+        """What policies of a cluster see; those of no cluster see everything."""
+        return snapshot if self._clusters is None or cluster is None else within(snapshot, self._clusters, cluster)
 
     def learn_cuts(self, texts: Mapping[str, str]) -> None:
         """Remember where partition groups begin in files that somebody has written."""
@@ -135,8 +149,12 @@ def _check_is_action(action: Action, policy: Policy) -> None:
         raise ConfigError(f"the policy {policy!r} decided on {action!r}, which is no action")
 
 
-def _check_makes_sense(action: Action, policy: Policy, change: Change, context: Context) -> None:
+def _check_makes_sense(
+    action: Action, policy: Policy, change: Change, context: Context, clusters: Clusters | None
+) -> None:
     """Refuse what a policy of a user's own may have got wrong."""
     problem = action.problem(change, context)
+    if problem is None and clusters is not None:
+        problem = crossing(action, clusters, change.distribution)
     if problem is not None:
         raise ConfigError(f"the policy {policy!r} decided on {action}: {problem}")

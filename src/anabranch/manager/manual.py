@@ -9,19 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from anabranch.errors import ConfigError, did_you_mean
-from anabranch.manager.actions import DiffuseGroups, GatherGroups, RelocateGroups, SpillGroups
+from anabranch.manager.actions import Action, DiffuseGroups, GatherGroups, RelocateGroups, SpillGroups
 from anabranch.manager.actions.change import Change, Context
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.diffusable import aliases_at, port_name
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.patterns.operator_graph import OperatorGraph
-from anabranch.manager.patterns.pattern import Pattern, check_placed, spread_over
+from anabranch.manager.patterns.pattern import Pattern, check_placed
 from anabranch.manager.plan_shape import OperatorShape, PlanShape
 from anabranch.manager.policies.clean_up import ON_REQUEST
+from anabranch.manager.tiers.clusters import Clusters
+from anabranch.manager.tiers.within import crossing
 from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import numbered
-from anabranch.plan.placement import Placement, converted, even_placement
+from anabranch.plan.placement import Placement, converted, even_placement, spread_over
 from anabranch.state.groups import GroupSet
 
 
@@ -32,20 +34,22 @@ def relocation(
     receiver: int,
     operator: str | None,
     pace: int | None,
+    clusters: Clusters | None = None,
 ) -> Change:
-    """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
+    """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it. With
+    `clusters` all operators are those in the cluster of the processor."""
     _check_groups(distribution, groups)
     check_processor(distribution, receiver)
     change = Change(distribution)
     for family in _families(context.plan, operator):
         homes = distribution.routings[family].placement
+        if operator is None and clusters is not None and receiver not in clusters.beside(homes):
+            continue
         for sender in sorted({homes[group] for group in groups} - {receiver}):
             own = tuple(group for group in groups if homes[group] == sender)
             size = context.connections.size(change.distribution, family, own, sender)
             move = RelocateGroups(family, own, sender, receiver, size, ON_REQUEST, pace)
-            problem = move.problem(change, context)
-            if problem is not None:
-                raise ConfigError(problem)
+            _check(move, change, context, clusters)
             move.apply(change, context)
     return change
 
@@ -58,6 +62,7 @@ def diffusion(
     hosts: Sequence[int],
     operator: str | None,
     hold: Mapping[int, GroupSet],
+    clusters: Clusters | None = None,
 ) -> Change:
     """Diffuse groups of a join over processors, `master` being the input whose rows are spread; rows of groups in
     `hold` wait in the next step."""
@@ -70,24 +75,27 @@ def diffusion(
     even = (1.0,) * len(hosts)
     port = _port(context.plan, shape, master)
     diffuse = DiffuseGroups(shape.number, chosen, port, tuple(hosts), even, ON_REQUEST)
-    apply_diffusion(diffuse, change, context)
+    apply_diffusion(diffuse, change, context, clusters)
     return change
 
 
-def apply_diffusion(action: DiffuseGroups, change: Change, context: Context) -> None:
+def apply_diffusion(action: DiffuseGroups, change: Change, context: Context, clusters: Clusters | None = None) -> None:
     """Diffuse groups; refused if that makes no sense, or if it cannot be done now."""
-    problem = action.problem(change, context)
-    obstacle = action.obstacle(change) if problem is None else None
+    _check(action, change, context, clusters)
+    obstacle = action.obstacle(change)
     if obstacle is not None:
         name = context.plan.operators[action.operator].name
-        problem = f"groups of the {name} cannot be diffused now: {obstacle}"
-    if problem is not None:
-        raise ConfigError(problem)
+        raise ConfigError(f"groups of the {name} cannot be diffused now: {obstacle}")
     action.apply(change, context)
 
 
 def gathering(
-    distribution: Distribution, context: Context, groups: Sequence[int], receiver: int | None, operator: str | None
+    distribution: Distribution,
+    context: Context,
+    groups: Sequence[int],
+    receiver: int | None,
+    operator: str | None,
+    clusters: Clusters | None = None,
 ) -> Change:
     """Bring groups that are diffused back to one processor: their home, or another one. Without an operator those of
     all joins that have some of the groups diffused."""
@@ -100,9 +108,7 @@ def gathering(
         routing = distribution.routings[number]
         own = chosen if operator is not None else tuple(group for group in chosen if routing.routes(group) is not None)
         gather = GatherGroups(number, own, receiver, ON_REQUEST)
-        problem = gather.problem(change, context)
-        if problem is not None:
-            raise ConfigError(problem)
+        _check(gather, change, context, clusters)
         gather.apply(change, context)
     return change
 
@@ -168,6 +174,15 @@ def check_processor(distribution: Distribution, processor: int) -> None:
     """Refuse a processor that there is not."""
     if not is_whole(processor) or not 0 <= processor < distribution.processors:
         raise ConfigError(f"processors are numbers from 0 to {distribution.processors - 1}, not {processor!r}")
+
+
+def _check(action: Action, change: Change, context: Context, clusters: Clusters | None) -> None:
+    """Refuse an action that makes no sense, or would leave a cluster."""
+    problem = action.problem(change, context)
+    if problem is None and clusters is not None:
+        problem = crossing(action, clusters, change.distribution)
+    if problem is not None:
+        raise ConfigError(problem)
 
 
 def _check_groups(distribution: Distribution, groups: Sequence[int]) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 from anabranch.plan.orders.plan_cost import PlanCost
 from anabranch.state.store import Json
@@ -45,6 +45,10 @@ class OrderCosts:
     time: float
     seconds: float
     queries: Mapping[str, QueryOrders]
+
+    def of_queries(self, queries: Collection[str]) -> OrderCosts:
+        """The same, of some queries alone."""
+        return replace(self, queries={name: orders for name, orders in self.queries.items() if name in queries})
 
     def to_json(self) -> Json:
         """As a checkpoint keeps it."""

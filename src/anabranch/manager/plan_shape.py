@@ -34,7 +34,7 @@ class OperatorShape:
 
     State that is `unbounded` is never purged. An operator that `answers_later` has little to do with a row until it is
     settled, in a later step than it came in. `edges` are per port. Operators with the same number in `kindred` would be
-    of one family if they were placed alike.
+    of one family if they were placed alike. It works for `queries`, in the order in which these began.
     """
 
     number: int
@@ -47,6 +47,7 @@ class OperatorShape:
     kindred: int = 0
     answers_later: bool = False
     edges: tuple[Edge, ...] = ()
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,14 @@ class PlanShape:
         return all(0 <= group < self.groups for group in groups)
 
 
-def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int], kindred: Sequence[int]) -> PlanShape:
-    """The shape of a network as processors run it; `families` and `kindred` are per operator."""
+def shape_of(
+    network: Network,
+    plan: ProcessorPlan,
+    families: Sequence[int],
+    kindred: Sequence[int],
+    queries: Sequence[tuple[str, ...]] = (),
+) -> PlanShape:
+    """The shape of a network as processors run it; `families`, `kindred` and `queries` are per operator."""
     entries = sorted((entry for one in plan.rounds for entry in one.operators), key=lambda entry: entry.number)
     names = _names(network)
     operators = tuple(
@@ -135,6 +142,7 @@ def shape_of(network: Network, plan: ProcessorPlan, families: Sequence[int], kin
             kindred=kindred[entry.number],
             answers_later=answers_later(entry.operator),
             edges=_edges(network, entry.number, [plan.windows[port] for port in entry.ports]),
+            queries=queries[entry.number] if queries else (),
         )
         for entry in entries
     )

@@ -198,6 +198,15 @@ class Snapshot:
     properties: Values = field(default_factory=dict)
     reallocating: frozenset[str] | None = None
 
+    def processor(self, number: int) -> ProcessorView:
+        """The processor of a number; the snapshot of a cluster has only those of the cluster."""
+        return next(view for view in self.processors if view.processor == number)
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of the processors."""
+        return tuple(view.processor for view in self.processors)
+
     def of_operators(self, operators: Collection[int]) -> Snapshot:
         """The same, where only some operators are there."""
         return replace(

@@ -68,6 +68,19 @@ class InputSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorSummary:
+    """An operator: the processors that have groups of it, its cluster of processors if there are some, and its state on
+    all of them: active rows and bytes, and bytes on disk."""
+
+    name: str
+    processors: tuple[int, ...]
+    cluster: str | None
+    rows: int
+    bytes: int
+    spilled_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class SpineSummary:
     """The active state of one part, an input or joined rows, on one processor."""
 
@@ -117,7 +130,8 @@ class Inspection:
 
     State, queries, inputs and groups are those of the newest readable step. `orders` are the costs of orders of joins
     when they were measured last, None if they never were. `diffused` are groups that are so after that step, in which
-    `copied` rows were received more than once.
+    `copied` rows were received more than once. `operators` say where each one is, `clusters` which processors the last
+    run had in which cluster, None if it had none.
     """
 
     path: str
@@ -138,6 +152,8 @@ class Inspection:
     orders: dict[str, Any] | None = None
     diffused: tuple[DiffusedGroups, ...] = ()
     copied: int = 0
+    operators: tuple[OperatorSummary, ...] = ()
+    clusters: dict[str, list[int]] | None = None
 
     def document(self) -> dict[str, Any]:
         """All fields, for `json.dumps`."""

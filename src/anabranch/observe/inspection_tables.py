@@ -32,6 +32,8 @@ def describe(inspection: Inspection, *, groups: bool = False, plans: bool = Fals
     yield _facts(inspection)
     if inspection.inputs:
         yield _inputs(inspection.inputs)
+    if inspection.operators:
+        yield _operators(inspection)
     if inspection.spines:
         yield _state(inspection.spines)
     if inspection.spilled:
@@ -95,6 +97,20 @@ def _inputs(inputs: Iterable[InputSummary]) -> Table:
             format_count(entry.received),
             format_count(entry.late),
             format_count(entry.rejected),
+        )
+    return table
+
+
+def _operators(inspection: Inspection) -> Table:
+    headings = ("operator", "processors", *(("cluster",) if inspection.clusters is not None else ()))
+    table = _table(*headings, "rows", "bytes", "spilled", left=len(headings))
+    for entry in inspection.operators:
+        table.add_row(
+            entry.name,
+            ", ".join(map(str, entry.processors)),
+            *((entry.cluster or "-",) if inspection.clusters is not None else ()),
+            *_counts(entry.rows, entry.bytes),
+            format_bytes(entry.spilled_bytes),
         )
     return table
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from anabranch.plan.placement import Placement, converted, even_placement
+from anabranch.plan.placement import Placement, converted, spread_over
 
 # What an operator is called by: a number or an identity.
 Name = TypeVar("Name", int, str)
@@ -38,7 +38,8 @@ class Allocation:
 class KnownAllocation:
     """Where operators are, by identity, on so many processors: what a plan goes on with that has some of them.
 
-    The program `wanted` them elsewhere at first, on another number of processors.
+    The program `wanted` them elsewhere at first, on another number of processors. More `hosts` than those of the
+    placement have a part in operators of which groups are diffused or on their way.
     """
 
     processors: int
@@ -48,6 +49,7 @@ class KnownAllocation:
     wanted_processors: int
     wanted: Mapping[str, Placement]
     parted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hosts: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
     def is_wanted(self, processors: int, identities: Sequence[str], initial: Sequence[Placement]) -> bool:
         """Whether a program that wants these initial placements wants the same as before."""
@@ -108,26 +110,30 @@ def reallocated(
     operators: Collection[int],
     placement: Placement | None,
     *,
-    processors: int,
+    hosts: Sequence[int],
     apart: bool = False,
     closed: Collection[int] = (),
 ) -> Allocation:
-    """The allocation after some operators have got a placement; None spreads them over all processors.
+    """The allocation after some operators have got a placement; None spreads them over `hosts`, the processors that
+    they may be on.
 
     Operators with the same number in `kindred` can run fused where they are placed alike. An operator that is spread
-    goes where spread kin of it is, if there is some. Families in `closed` cannot be entered.
+    goes where spread kin of it is, if there is some on these hosts. Families in `closed` cannot be entered.
     """
     assert allocation.families is not None, "the plan has been compiled"
     placements, families = list(allocation.placements), list(allocation.families)
     groups, fresh = len(placements[0]), max(families) + 1
     for n in operators:
         families[n] = fresh + n
-        placements[n] = even_placement(groups, processors)
+        placements[n] = spread_over(hosts, groups)
     for n in operators:
         spread = [
             placements[m]
             for m in range(len(placements))
-            if m not in operators and kindred[m] == kindred[n] and len(set(placements[m])) > 1
+            if m not in operators
+            and kindred[m] == kindred[n]
+            and len(set(placements[m])) > 1
+            and {*placements[m]} <= {*hosts}
         ]
         placements[n] = placement or next(iter(spread), placements[n])
     alone = allocation.apart - {*operators} | ({*operators} if apart else set())

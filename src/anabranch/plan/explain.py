@@ -79,30 +79,36 @@ def explain(
     measured: Measured | None = None,
     flow: Dataflow | None = None,
     parted: Sequence[str] = (),
+    clusters: Sequence[str | None] = (),
 ) -> Picture:
     """The picture of a plan; `key_types`, `rounds` and `placements` are per operator. With the `flow` of rows between
     operators it says what the placement costs. Operators that are `parted` run apart from others that they could run
-    fused with."""
+    fused with. There may be `clusters` of processors: the name of that of each operator."""
     places = [
         f"round {number + 1} {placement_text(p, processors)}" for number, p in zip(rounds, placements, strict=True)
     ]
+    if clusters:
+        places = [f"{place}, cluster {name!r}" for place, name in zip(places, clusters, strict=True)]
     drawing = _Drawing(network, streams, key_types, places, measured)
     answers = tuple(drawing.answer(answer) for answer in network.answers)
     root = answers[0] if len(answers) == 1 else Node(f"{len(answers)} queries", below=answers)
     needed = "1 round" if max(rounds) == 0 else f"{max(rounds) + 1} rounds"
-    cost = "" if flow is None else _placement_cost(flow, placements)
+    cost = "" if flow is None else _placement_cost(flow, placements, clusters)
     if parted:
         cost += f"; placed like their kin, {', '.join(parted)} would need no round of their own"
     where = f"{groups} partition groups on {processors} processor(s)"
     return Picture(root, f"{where}, exchanged by key hash in {needed}{cost}")
 
 
-def _placement_cost(flow: Dataflow, placements: Sequence[Placement]) -> str:
+def _placement_cost(flow: Dataflow, placements: Sequence[Placement], clusters: Sequence[str | None]) -> str:
     """The edges between operators that cross processors, and whether another placement would need fewer rounds."""
+    if clusters and any(clusters[edge.lower] != clusters[edge.upper] for edge in flow.edges):
+        return "; some edges between operators cross clusters, since queries share operators"
+    named = "pattern" if clusters else "placement"
     counts, least = flow.count(placements), flow.rounds().count
     text = f"; {counts.crossing} of {len(flow.edges)} edges between operators cross processors" if flow.edges else ""
     if counts.rounds > least:
-        text += f", and {least} round{'s' if least > 1 else ''} would do with placement='fewest-rounds'"
+        text += f", and {least} round{'s' if least > 1 else ''} would do with {named}='fewest-rounds'"
     return text
 
 

@@ -61,7 +61,7 @@ def arranged(query: LogicalQuery, shape: Shape | None) -> ContinuousQuery:
 def rearranged(query: ContinuousQuery, shape: Shape | None) -> ContinuousQuery:
     """An arranged query in another order; what it is united with stays as it is."""
     assert query.logical is not None, "there is nothing to arrange without a join"
-    return replace(arranged(query.logical, shape), united=query.united)
+    return replace(arranged(query.logical, shape), united=query.united, cluster=query.cluster)
 
 
 def _operators(query: LogicalQuery, plan: KeyPlan, needed: Needed) -> tuple[JoinOperator, ...]:

@@ -27,7 +27,8 @@ class Request:
     """A query that is to be answered, by a name; `since` tells which ones begin together.
 
     Only queries of one `track` share joins. A query that migrates to another plan gets a track of its own: its new
-    operators are there beside its old ones for a while. As long as it is a `shadow` nobody asks for its answers.
+    operators are there beside its old ones for a while. As long as it is a shadow, `shadow_of` that query, nobody asks
+    for its answers.
 
     A query that was changed while it ran may lack rows from before, or have others: `lacking` is the track that it was
     changed with then, and 0 if its state has the rows that came since it began.
@@ -37,8 +38,13 @@ class Request:
     query: ContinuousQuery
     since: int = 0
     track: int = 0
-    shadow: bool = False
+    shadow_of: str | None = None
     lacking: int = 0
+
+    @property
+    def shadow(self) -> bool:
+        """Whether nobody asks for its answers."""
+        return self.shadow_of is not None
 
     @property
     def rows_since(self) -> int:

@@ -35,6 +35,11 @@ def even_placement(groups: int, processors: int) -> Placement:
     return tuple(group * processors // groups for group in range(groups))
 
 
+def spread_over(hosts: Sequence[int], groups: int) -> Placement:
+    """A block of groups for each of some processors, as even as can be; all groups for a single one."""
+    return tuple(hosts[nth] for nth in even_placement(groups, len(hosts)))
+
+
 def placement_by_shares(groups: int, shares: Sequence[float]) -> Placement:
     """Contiguous blocks of groups, as large as each processor's share among all shares, rounded."""
     edges = [round(groups * share / sum(shares)) for share in accumulate(shares)]

@@ -226,7 +226,8 @@ class ContinuousQuery:
 
     `classes` are what the equalities of the query make equal: terms as pairs of an alias and an expression below the
     joins. `derived` are the streams that sub-queries make. With UNION ALL the answers of others are `united` with its
-    own. `logical` is what was arranged, None where there is no join.
+    own. `logical` is what was arranged, None where there is no join. `cluster` is where its operators are wanted, None
+    if that is left to the engine.
     """
 
     text: str
@@ -238,6 +239,7 @@ class ContinuousQuery:
     derived: tuple[StreamSchema, ...] = ()
     united: tuple[ContinuousQuery, ...] = ()
     logical: LogicalQuery | None = field(default=None, compare=False, repr=False)
+    cluster: str | None = field(default=None, compare=False)
 
     @property
     def conditions(self) -> tuple[str, ...]:

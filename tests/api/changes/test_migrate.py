@@ -59,7 +59,7 @@ def test_a_running_query_migrates_beside_another_and_a_program_that_knows_nothin
             failing.await_done(60)
         monkeypatch.delenv(VARIABLE)
         assert failing.phase == "failed"
-        told = "chain: the migration to A (B C) has failed, so joins stay (A B) C: failpoint migration.settled"
+        told = "chain: the migration from (A B) C to A (B C) has failed: failpoint migration.settled"
         assert told in [event.reason for event in run.events if event.kind == "warning"]
         migration = run.migrate("A (B C)", "background", "chain", pace=3)
         assert "from (A B) C to A (B C), background" in repr(migration)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,9 +31,10 @@ from anabranch.runtime.driver.changes.migration import (
     STRATEGIES,
     MigrationProposal,
     ShadowProgress,
+    after_failure,
     begin_migration,
-    cancel_migration,
     check_begins,
+    drop_shadow,
     end_migration,
     propose_migration,
 )
@@ -126,7 +127,11 @@ class Migrator:
         aliases = _aliases(host.opened.plan, name)
         before, after = (shape_text(shape, aliases) for shape in (proposal.before, proposal.after))
         step, started = host.opened.runner.status.last_number, time.perf_counter()
-        host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
+        try:
+            host.opened, progress = begin_migration(host.opened, proposal, chosen, host.no_rows(), pace)
+        except BaseException:
+            host.opened = after_failure(host.opened, host.questions, host.prepare)
+            raise
         handle = Migration(name, chosen, before, after)
         handle._cancel = lambda: self.cancel(handle)
         self._under_way = _UnderWay(handle, progress, started, step, prediction)
@@ -151,7 +156,11 @@ class Migrator:
             state_bytes=progress.state_bytes(host.opened.runner.context),
             seconds=round(time.perf_counter() - started, 3),
         )
-        self.advance()
+        try:
+            self.advance()
+        except BaseException as error:
+            self._fail(error)
+            raise
         return handle
 
     def advance(self) -> bool:
@@ -169,6 +178,15 @@ class Migrator:
         if opened is None:
             return True
         host.opened, self._under_way = opened, None
+        try:
+            self._note_done(under_way, rows, size)
+        finally:
+            handle._end(Phase.DONE)
+        return False
+
+    def _note_done(self, under_way: _UnderWay, rows: int, size: int) -> None:
+        """Write the event of the end of a migration that has read and made so many rows, and stored so many bytes."""
+        handle, host, opened = under_way.handle, self.host, self.host.opened
         seconds = time.perf_counter() - under_way.started
         steps = opened.runner.status.last_number - under_way.step
         host.events.add(
@@ -187,8 +205,6 @@ class Migrator:
         )
         run = opened.runner.context.run
         run.orders.note_migration(handle.query, handle.before, handle.after, run.clock())
-        handle._end(Phase.DONE)
-        return False
 
     def go_on(self) -> None:
         """Call `advance`. An error is not raised: it ends the migration, and the handle raises it.
@@ -199,17 +215,17 @@ class Migrator:
             self.advance()
         except Exception as error:
             handle = self.current
-            with suppress(Exception):  # an error of the run itself is raised by the run
-                self._drop_shadow()
-            self.end(error)
+            self._fail(error)
             if handle is not None and self.host.opened.runner.can_change:
-                problem = f"the migration to {handle.after} has failed, so joins stay {handle.before}: {error}"
+                problem = f"the migration from {handle.before} to {handle.after} has failed: {error}"
                 self.host.events.add(EventKind.WARNING, f"{handle.query}: {problem}")
 
-    def _drop_shadow(self) -> None:
-        under_way, host = self._under_way, self.host
-        assert under_way is not None, "a query migrates"
-        host.opened = cancel_migration(host.opened, under_way.progress, host.questions(), host.prepare())
+    def _fail(self, error: BaseException) -> None:
+        """Go on without the shadow after an error, in the order that is in force."""
+        host = self.host
+        if self._under_way is not None:
+            host.opened = after_failure(host.opened, host.questions, host.prepare)
+        self.end(error)
 
     def cancel(self, handle: Migration) -> None:
         """Go on with the old order. Another thread may be ending the migration just now; then this waits for it."""
@@ -222,7 +238,7 @@ class Migrator:
             raise ConfigError(
                 f"this migration of {handle.query!r} is {handle.phase} already, so it cannot be cancelled"
             )
-        self._drop_shadow()
+        host.opened = drop_shadow(host.opened, host.questions(), host.prepare())
         self._under_way = None
         handle._end(Phase.CANCELLED)
         host.events.add(

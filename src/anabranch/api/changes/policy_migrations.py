@@ -7,7 +7,7 @@ on.
 from __future__ import annotations
 
 from anabranch.api.changes.migrator import Migrator, measure_if_due
-from anabranch.errors import ConfigError
+from anabranch.errors import ConfigError, QueryError
 from anabranch.manager.actions import MigrateQuery
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.step.context import StepContext
@@ -38,13 +38,16 @@ class PolicyMigrations:
     def measure(self) -> None:
         """Measure orders of joins, if policies go by them and it is time for that.
 
-        It may be called while another thread changes the run, since it waits until no step is made.
+        It may be called while another thread changes the run, since it waits until no step is made. If that one has
+        closed the run's gate, as to start Spark's query anew, nothing is measured this time.
         """
         if self._migrator.current is None and self._is_measured:
+            runner = self._migrator.host.opened.runner
             try:
                 measure_if_due(self._migrator.host)
             except Exception as error:
-                self._give_up(f"orders of joins are measured no longer: {error}")
+                if runner.can_change:
+                    self._give_up(f"orders of joins are measured no longer: {error}")
 
     @property
     def _context(self) -> StepContext:
@@ -62,7 +65,7 @@ class PolicyMigrations:
         query, joins = migration.query, migration.joins
         try:
             self._migrator.begin(joins, migration.strategy, query, reason=migration.reason, wish=migration.wish)
-        except ConfigError as error:
+        except (ConfigError, QueryError) as error:
             self._context.run.orders.refuse(query, joins)
             self._warn(f"{query} does not migrate to {joins}: {error}")
         except Exception as error:

@@ -18,6 +18,7 @@ from anabranch.manager.actions.change import Change
 from anabranch.manager.allocation.wanted import SPREAD, ForDiffusion, Wanted, can_rejoin
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.manual import apply_diffusion, join_named
+from anabranch.manager.tiers.sending import Sent
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.allocation import Allocation
 from anabranch.runtime.compile.prepared import PreparedPlan
@@ -62,6 +63,13 @@ class Reallocator:
         named = (operators,) if isinstance(operators, str) else tuple(operators)
         self._migrator.check_idle("no operator can be reallocated")
         self._go([Wanted(named, SPREAD if to is None else to, reason, subplan, apart)])
+
+    def send(self, queries: str | Sequence[str], to: str) -> None:
+        """Let queries go on in another cluster of processors, with all their operators and the state of these."""
+        named = (queries,) if isinstance(queries, str) else tuple(queries)
+        self._migrator.check_idle("no query can be sent")
+        several = "queries" if len(named) > 1 else "query"
+        self._go([Sent(named, to, f"the {several} {', '.join(map(repr, named))} went to the cluster {to!r}")])
 
     def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
         """Diffuse groups of a join. If it runs fused with others it parts from them, in the same step."""
@@ -173,7 +181,7 @@ class Reallocator:
             self._go([Wanted(tuple(names), ForDiffusion.REJOIN, NOT_DIFFUSED)])
         return names
 
-    def _go(self, wanted: Sequence[Wanted], edit: Edit | None = None) -> None:
+    def _go(self, wanted: Sequence[Wanted | Sent], edit: Edit | None = None) -> None:
         host = self._host
         try:
             host.opened = reallocate(host.opened, wanted, host.allocate, edit)

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 from pyspark.sql import DataFrame
 
-from anabranch.errors import AnabranchError, ConfigError, did_you_mean
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.runtime.compile.prepared import PreparedPlan
-from anabranch.runtime.driver.changes.migration import MigrationProposal, replace_query
+from anabranch.runtime.driver.changes.migration import MigrationProposal, after_failure, replace_query
 from anabranch.runtime.driver.changes.replacement import ChangeProposal, propose_change
-from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question, propose, switch
+from anabranch.runtime.driver.open_run import OpenedRun, Prepare, Question
 from anabranch.runtime.driver.step.context import StepContext
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Changer:
                 host.take_over(name, query)
                 host.opened.runner.context.run.orders.forget(name)
         except BaseException:
-            self._go_on_as_before()
+            host.opened = after_failure(host.opened, host.questions, host.prepare)
             raise
         rows = {state.holds: [str(state.fate), state.rows] for state in preview.states}
         fates = ", ".join(f"{holds} {fate} ({count:,} rows)" for holds, (fate, count) in rows.items())
@@ -126,15 +126,6 @@ class Changer:
                 "is there, or add() it beside the old one"
             )
         return preview, proposal.migration
-
-    def _go_on_as_before(self) -> None:
-        """Put the plan without the new query in force again after a change has failed, if the run goes on."""
-        opened = self._host.opened
-        if opened.runner.failure is None and opened.runner.context.plan is not opened.plan:
-            with suppress(AnabranchError):
-                checkpoint = opened.runner.context.run.checkpoint
-                proposal = propose(checkpoint, self._host.questions(), self._host.prepare())
-                self._host.opened = switch(opened, proposal) or opened
 
     def _proposal(self, name: str, query: Query, context: StepContext) -> ChangeProposal:
         host, questions = self._host, self._host.questions()

@@ -120,6 +120,7 @@ class Steps:
         name: str = UNNAMED,
         joins: str = "auto",
         emit: str = "tuple",
+        cluster: str | None = None,
         sink: Sink | None = None,
     ) -> Query:
         """Answer a query from the next step on.
@@ -129,11 +130,12 @@ class Steps:
             name: its name among several.
             joins: as for `Engine.sql`.
             emit: as for `Engine.sql`.
+            cluster: as for `Engine.sql`.
             sink: a function as for `foreachBatch`, instead of `answer`, which collects the results.
         """
         if name in self._queries:
             raise ConfigError(f"there is a query {name!r} already; give each a name of its own with name=...")
-        answered = self._made(query, joins, emit)
+        answered = self._made(query, joins, emit, cluster)
         target = Target(self._collected.sink_of(name), reads_all=True) if sink is None else Target(sink)
         self._change({**self._queries, name: AnsweredQuery(answered, target)})
         return answered
@@ -215,6 +217,11 @@ class Steps:
         """Let operators go on at another processor, as `Run.reallocate` does."""
         self._begin()
         self._run.reallocator.reallocate(operators, to, subplan=subplan, apart=apart)
+
+    def send(self, queries: str | Sequence[str], *, to: str) -> None:
+        """Let a query go on in another cluster of processors, as `Run.send` does."""
+        self._begin()
+        self._run.reallocator.send(queries, to)
 
     def migrate(
         self,
@@ -350,11 +357,12 @@ class Steps:
         if not self._queries:
             raise ConfigError("there is no query to answer yet; ask one with query(...) before the first step")
 
-    def _made(self, query: str | Query, joins: str = "auto", emit: str = "tuple") -> Query:
-        made = self.engine.sql(query, joins=joins, emit=emit) if isinstance(query, str) else query
-        if made._engine is not self.engine:
+    def _made(self, query: str | Query, joins: str = "auto", emit: str = "tuple", cluster: str | None = None) -> Query:
+        if isinstance(query, str):
+            return self.engine.sql(query, joins=joins, emit=emit, cluster=cluster)
+        if query._engine is not self.engine:
             raise ConfigError("the query belongs to another engine; make it with that of these steps: steps.engine")
-        return made
+        return query
 
     def _named(self, name: str | None) -> tuple[str, Query]:
         self._check_has_query()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from anabranch.checkpoint.step import Step
 from anabranch.manager.memory.debt import owed_results, waiting_rows
-from anabranch.observe.inspection import InputSummary, SpilledSummary, SpineSummary
+from anabranch.manager.tiers.clusters import Clusters
+from anabranch.observe.inspection import InputSummary, OperatorSummary, SpilledSummary, SpineSummary
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -66,6 +67,27 @@ def spilled_summaries(processor: int, manifest: Manifest, plan: Json, count: int
             len(owing),
             owed if owing else 0,
             not unbounded,
+        )
+
+
+def operator_summaries(
+    plan: Json, step: Step, manifests: Sequence[Manifest], clusters: Clusters | None
+) -> Iterator[OperatorSummary]:
+    """Sum up where each operator of a plan is."""
+    owners = [port["identity"].rpartition("/")[0] for port in plan["ports"]]
+    names = zip(plan["operators"], operator_names(plan), step.routings, strict=True)
+    for n, (identity, (name, holds), routing) in enumerate(names):
+        ports = [number for number, owner in enumerate(owners) if owner == identity]
+        spines = [manifest.spines[port] for manifest in manifests for port in ports]
+        hosts = {host for group in range(len(routing.placement)) for host in routing.hosts(group)}
+        generations = [one for manifest in manifests for one in manifest.operators[n].generations]
+        yield OperatorSummary(
+            name=f"groups of {', '.join(holds)}" if identity in plan["groupings"] else name,
+            processors=tuple(sorted(hosts)),
+            cluster=None if clusters is None else clusters.of_processors(hosts),
+            rows=sum(spine.rows for spine in spines),
+            bytes=sum(spine.bytes for spine in spines),
+            spilled_bytes=sum(generation.bytes for generation in generations),
         )
 
 

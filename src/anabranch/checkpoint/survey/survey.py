@@ -18,9 +18,16 @@ from anabranch.checkpoint.folder.directory import Checkpoint
 from anabranch.checkpoint.journal import EVENTS, read_events
 from anabranch.checkpoint.survey.look import Look, MovedOnError, newest_run, read_identity, read_steps
 from anabranch.checkpoint.survey.state_files import verify
-from anabranch.checkpoint.survey.summaries import input_summaries, operator_names, spilled_summaries, spine_summary
+from anabranch.checkpoint.survey.summaries import (
+    input_summaries,
+    operator_names,
+    operator_summaries,
+    spilled_summaries,
+    spine_summary,
+)
 from anabranch.errors import CheckpointError, CorruptStateError
 from anabranch.manager.diffusable import diffused_groups
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.observe.inspection import Inspection, QuerySummary, StepSummary
 from anabranch.state.store import Json
 
@@ -48,6 +55,14 @@ def _orders(checkpoint: Checkpoint) -> Json | None:
     return None
 
 
+def _clusters(checkpoint: Checkpoint) -> Clusters | None:
+    """The clusters of processors that the last run had, if it had some and their record can be read."""
+    with suppress(CorruptStateError):
+        named = checkpoint.records.run().get("clusters") if checkpoint.records.has_run() else None
+        return None if named is None else Clusters({name: tuple(hosts) for name, hosts in named.items()})
+    return None
+
+
 def _inspection(look: Look, quick: bool) -> Inspection:
     """The inspection that one look gives."""
     identity = read_identity(look)
@@ -62,6 +77,7 @@ def _inspection(look: Look, quick: bool) -> Inspection:
     step = look.steps[newest] if newest is not None else None
     plan = look.plans[step.plan] if step is not None else {}
     totals = step.totals if step is not None else {}
+    clusters = _clusters(look.checkpoint)
     return Inspection(
         path=str(look.checkpoint.path),
         identity=identity,
@@ -95,6 +111,8 @@ def _inspection(look: Look, quick: bool) -> Inspection:
         if step is None
         else diffused_groups(step.routings, step.diffusions, operator_names(plan), step.parted),
         copied=look.copied.get(newest or 0, 0),
+        operators=() if step is None else tuple(operator_summaries(plan, step, manifests, clusters)),
+        clusters=None if clusters is None else {name: list(hosts) for name, hosts in clusters.named.items()},
     )
 
 

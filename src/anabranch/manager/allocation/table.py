@@ -9,6 +9,7 @@ from anabranch.manager.costs.cost_table import CostModel, cost_table, text_of
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape
 from anabranch.manager.snapshot import Snapshot
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.placement import placement_text
 from anabranch.state.spill import spilled_bytes
@@ -17,7 +18,7 @@ from anabranch.state.spill import spilled_bytes
 @dataclass(frozen=True, slots=True)
 class AllocatedOperator:
     """An operator: the processors that have groups of it, and its round, counted from 1. `fused_with` are the others of
-    its family.
+    its family. It works for `queries`, and is in a `cluster` of processors if there are some.
 
     Its active state has so many `rows` and `bytes`. In the last step `rows_in` came to it and `rows_out` came out.
     `cost` is that on all processors together, in the unit of the cost model.
@@ -34,6 +35,8 @@ class AllocatedOperator:
     rows_in: int
     rows_out: int
     cost: float
+    queries: tuple[str, ...] = ()
+    cluster: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class DistributionTable:
         lines = [
             (
                 entry.operator,
-                entry.where,
+                entry.where if entry.cluster is None else f"{entry.where}, cluster {entry.cluster!r}",
                 str(entry.round),
                 format_bytes(entry.bytes),
                 format_bytes(entry.spilled_bytes),
@@ -77,7 +80,11 @@ class DistributionTable:
 
 
 def distribution_table(
-    snapshot: Snapshot, distribution: Distribution, rounds: Sequence[int], model: CostModel
+    snapshot: Snapshot,
+    distribution: Distribution,
+    rounds: Sequence[int],
+    model: CostModel,
+    clusters: Clusters | None = None,
 ) -> DistributionTable:
     """The table of a distribution; rates are those of the step that the snapshot was made after."""
     costs = cost_table(model, snapshot)
@@ -102,6 +109,8 @@ def distribution_table(
                 rows_in=sum(view.rows for view in views),
                 rows_out=sum(view.results for view in views),
                 cost=sum(of.get(n, 0.0) for of in costs.costs.values()),
+                queries=shape.queries,
+                cluster=None if clusters is None else clusters.of_processors(placement),
             )
         )
     by_processor = {p: costs.cost(p) for p in costs.processors}

@@ -13,6 +13,7 @@ from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import PlanShape
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.plan.allocation import Allocation, parted, reallocated, rejoined
 from anabranch.plan.placement import Placement
 
@@ -63,26 +64,34 @@ def operators_of(plan: PlanShape, wanted: Wanted, answering: Collection[int]) ->
 
 
 def allocation_after(
-    plan: PlanShape, distribution: Distribution, allocation: Allocation, operators: Sequence[int], wanted: Wanted
+    plan: PlanShape,
+    distribution: Distribution,
+    allocation: Allocation,
+    operators: Sequence[int],
+    wanted: Wanted,
+    clusters: Clusters | None = None,
 ) -> Allocation:
-    """The allocation after these operators have gone where they are wanted; what cannot rejoin its kin yet stays."""
+    """The allocation after these operators have gone where they are wanted; what cannot rejoin its kin yet stays. With
+    `clusters` that is within their own: all processors are those of the cluster."""
     if isinstance(wanted.to, ForDiffusion):
         for n in operators:
             after = _for_diffusion(plan, distribution, allocation, n, wanted.to)
             allocation = allocation if after is None else after
         return allocation
-    places: dict[Placement | None, list[int]] = {}
+    places: dict[tuple[Placement | None, tuple[int, ...]], list[int]] = {}
     for n in operators:
-        places.setdefault(_placement(distribution, allocation.placements[n], wanted.to), []).append(n)
-    for placement, of in places.items():
+        placement = _placement(distribution, allocation.placements[n], wanted.to)
+        hosts = _hosts(plan.operators[n].name, distribution, allocation.placements[n], placement, clusters)
+        places.setdefault((placement, hosts), []).append(n)
+    for (placement, hosts), of in places.items():
         allocation = reallocated(
             allocation,
             [operator.kindred for operator in plan.operators],
             of,
             placement,
-            processors=distribution.processors,
+            hosts=hosts,
             apart=wanted.apart,
-            closed=_closed(plan, distribution, of),
+            closed=closed_families(plan, distribution, of),
         )
     return allocation
 
@@ -103,7 +112,7 @@ def _for_diffusion(
     """The allocation after an operator has parted, or has joined its kin again; None if it cannot now."""
     if way is ForDiffusion.PART:
         return parted(allocation, operator)
-    closed = _closed(plan, distribution, ())
+    closed = closed_families(plan, distribution, ())
     if operator not in allocation.parted or plan.operators[operator].family in closed:
         return None
     return rejoined(allocation, [shape.kindred for shape in plan.operators], operator, closed)
@@ -123,7 +132,23 @@ def _placement(distribution: Distribution, now: Placement, to: int | str) -> Pla
     return (int(to),) * distribution.groups
 
 
-def _closed(plan: PlanShape, distribution: Distribution, operators: Sequence[int]) -> set[int]:
+def _hosts(
+    name: str, distribution: Distribution, now: Placement, placement: Placement | None, clusters: Clusters | None
+) -> tuple[int, ...]:
+    """The processors that an operator may be on; refused if it is to go to others."""
+    home = None if clusters is None else clusters.of_processors(now)
+    if clusters is None or home is None:
+        return tuple(range(distribution.processors))
+    if placement is not None and clusters.of_processors(placement) != home:
+        other = clusters.of_processor(placement[0])
+        raise ConfigError(
+            f"{name} is in {clusters.text(home)}, and processor {placement[0]} is not; a query goes to another cluster "
+            f"as a whole: run.send(query, to={other!r})"
+        )
+    return clusters.hosts(home)
+
+
+def closed_families(plan: PlanShape, distribution: Distribution, operators: Sequence[int]) -> set[int]:
     """The families that no operator can enter: groups of them are diffused, or on their way."""
     moving = {relocation.move.family for relocation in distribution.moving}
     diffused = {n for n, routing in enumerate(distribution.routings) if routing.diffused and n not in operators}

@@ -109,7 +109,7 @@ class Record:
 
 def _pressure(snapshot: Snapshot, processors: Iterable[int]) -> tuple[float, int]:
     """How many bytes some processors are over their budgets, and have on disk."""
-    views = [snapshot.processors[p] for p in processors]
+    views = [snapshot.processor(p) for p in processors]
     return sum(map(bytes_over, views)), sum(view.spilled_bytes for view in views)
 
 

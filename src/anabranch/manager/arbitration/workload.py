@@ -54,7 +54,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """The load of processors, from the last batches.
+    """The load of processors, by their numbers, from the last batches.
 
     `loads` are seconds per batch by processor, `last` those of the last batch alone, `operators` those of each operator
     there, and `paces` the seconds for a row of work, alike. `work` is by operator and partition group, per batch. State
@@ -123,6 +123,7 @@ class WorkloadTracker:
     _counts: deque[NDArray[np.int64]] = field(default_factory=_no_counts)
     _late: Floats = field(default_factory=lambda: np.empty(0))
     _number: int = 0
+    _numbers: tuple[int, ...] = ()
     _on_disk: int = 0
     _row_bytes: float = 0.0
     _clean_up_seconds: float | None = None
@@ -131,7 +132,7 @@ class WorkloadTracker:
         """The workload up to a snapshot; None before there was a batch."""
         key = plan_key(snapshot)
         if key != self._key:
-            self._key, self._number = key, 0
+            self._key, self._number, self._numbers = key, 0, snapshot.numbers
             self._batches.clear()
             self._counts.clear()
             self._late = np.zeros(len(snapshot.processors))
@@ -187,17 +188,18 @@ class WorkloadTracker:
         first, last = self._counts[0], self._counts[-1]
         grown = np.where(last >= first, last - first, last) / max(len(self._counts) - 1, 1)
         states = [batch.state for batch in batches]
+        number = self._numbers
         workload = Workload(
             batches=self._number,
             rows=float(np.median([batch.arrived for batch in batches])),
             seconds=float(np.median([batch.seconds for batch in batches])),
-            loads=cpu * stretches,
-            last=batches[-1].cpu * _stretches(batches[-1:]),
-            operators=operators,
-            paces=paces,
+            loads=_by_number(cpu * stretches, number),
+            last=_by_number(batches[-1].cpu * _stretches(batches[-1:]), number),
+            operators=_by_number(operators, number),
+            paces=_by_number(paces, number),
             work=grown.astype(np.float64),
-            growth=np.maximum(states[-1] - states[0], 0.0) / max(len(states) - 1, 1),
-            late=self._late.copy(),
+            growth=_by_number(np.maximum(states[-1] - states[0], 0.0) / max(len(states) - 1, 1), number),
+            late=_by_number(self._late, number),
         )
         return replace(workload, clean_up_seconds=self._price(workload))
 
@@ -209,9 +211,16 @@ class WorkloadTracker:
 
 
 def plan_key(snapshot: Snapshot) -> object:
-    """What tells plans apart, and numbers of processors."""
+    """What tells plans apart, and the processors that are there."""
     names: Mapping[int, str] = {operator.number: operator.name for operator in snapshot.plan.operators}
-    return (tuple(sorted(names.items())), snapshot.plan.families, len(snapshot.processors))
+    return (tuple(sorted(names.items())), snapshot.plan.families, snapshot.numbers)
+
+
+def _by_number(values: Floats, numbers: Sequence[int]) -> Floats:
+    """Values that are listed in the order of processors, by their numbers; processors that are not there have 0."""
+    by_number: Floats = np.zeros((max(numbers) + 1, *values.shape[1:]))
+    by_number[list(numbers)] = values
+    return by_number
 
 
 def _stretches(batches: Sequence[Batch]) -> Floats:

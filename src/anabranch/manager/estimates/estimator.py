@@ -41,7 +41,7 @@ class Circumstances:
 
     def view(self, processor: int) -> ProcessorView:
         """A processor."""
-        return self.snapshot.processors[processor]
+        return self.snapshot.processor(processor)
 
 
 # The actions are of the one type that the estimator is for.
@@ -62,7 +62,7 @@ def touched_by(action: Action, snapshot: Snapshot) -> frozenset[int]:
         case GatherGroups():
             receivers = set() if action.to is None else {action.to}
             return _hosts(snapshot, action.operator, action.groups) | receivers
-    return frozenset(view.processor for view in snapshot.processors)
+    return frozenset(snapshot.numbers)
 
 
 def _hosts(snapshot: Snapshot, operator: int, groups: Sequence[int] | None = None) -> frozenset[int]:

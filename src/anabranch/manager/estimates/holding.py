@@ -32,7 +32,7 @@ def estimate_holding(actions: Sequence[HoldGroups], circumstances: Circumstances
         for operator in plan.members(action.family):
             rows = sum(waiting.get(operator, {}).get(group, 0) for group in action.groups)
             held += seconds(operator, workload.work_of(operator, action.groups) + rows)
-    others = workload.busiest({view.processor for view in circumstances.snapshot.processors} - {processor})
+    others = workload.busiest({*circumstances.snapshot.numbers} - {processor})
     before = float(workload.loads[processor]) + sum(seconds(n, sum(rows.values())) for n, rows in waiting.items())
     after = min(max(before - held, others), before)
     lasting = max(1 - float(workload.late[processor]) / PASSING, 0.0)

@@ -18,7 +18,7 @@ def estimate_migration(actions: Sequence[MigrateQuery], circumstances: Circumsta
     snapshot, workload = circumstances.snapshot, circumstances.workload
     processors = len(snapshot.processors)
     row_seconds = workload.row_seconds / processors
-    load = workload.busiest(range(processors))
+    load = workload.busiest(snapshot.numbers)
     saved = costs = 0.0
     for action in actions:
         orders = None if snapshot.orders is None else snapshot.orders.queries.get(action.query)

@@ -6,6 +6,7 @@
     round_robin     whole operators, fewest first (algorithm 2)
     grouping        whole operators, neighbours together (algorithm 3)
     fewest_rounds   what can run fused stays together, and what is too much for one processor is spread
+    tier            clusters of processors, each with a pattern inside of it
     named           patterns by name
 
 A pattern is any object with `place(graph, processors)`: for each operator, by number, the processor that it is whole
@@ -21,5 +22,6 @@ from anabranch.manager.patterns.operator_graph import GraphOperator, OperatorGra
 from anabranch.manager.patterns.pattern import Pattern
 from anabranch.manager.patterns.round_robin import RoundRobin
 from anabranch.manager.patterns.spread import Spread
+from anabranch.manager.patterns.tier import Tier
 
-__all__ = ["FewestRounds", "GraphOperator", "Grouping", "OperatorGraph", "Pattern", "RoundRobin", "Spread"]
+__all__ = ["FewestRounds", "GraphOperator", "Grouping", "OperatorGraph", "Pattern", "RoundRobin", "Spread", "Tier"]

@@ -5,10 +5,10 @@ Operators are numbered from the streams upwards, so each comes after all that it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from anabranch.plan.network import Input, Network
+from anabranch.plan.network import Input, Network, Request
 from anabranch.plan.placement import families_of
 from anabranch.plan.rounds import Dataflow, dataflow_of
 
@@ -34,6 +34,11 @@ class GraphOperator:
     streams: tuple[str, ...] = ()
 
     @property
+    def owner(self) -> str | None:
+        """The first of the queries that it works for; None if there is none."""
+        return next(iter(self.queries), None)
+
+    @property
     def fan_in(self) -> int:
         """How many inputs it has."""
         return len(self.windows)
@@ -41,10 +46,34 @@ class GraphOperator:
 
 @dataclass(frozen=True, slots=True)
 class OperatorGraph:
-    """Operators by number, and how rows flow between them."""
+    """Operators by number, and how rows flow between them.
+
+    `wishes` are the queries in the order in which they began, each with the cluster that it wants to be in, None if it
+    wants none (`patterns/tier`).
+    """
 
     operators: tuple[GraphOperator, ...]
     flow: Dataflow
+    wishes: Mapping[str, str | None] = field(default_factory=dict)
+
+    def part(self, numbers: Sequence[int]) -> OperatorGraph:
+        """The graph of some operators alone, which are numbered anew, in the same order."""
+        new = {number: n for n, number in enumerate(numbers)}
+        edges = (
+            replace(edge, lower=new[edge.lower], upper=new[edge.upper])
+            for edge in self.flow.edges
+            if edge.lower in new and edge.upper in new
+        )
+        return OperatorGraph(
+            tuple(replace(self.operators[number], number=n) for number, n in new.items()),
+            Dataflow(tuple(self.flow.partitioned_on[number] for number in numbers), tuple(edges)),
+            self.wishes,
+        )
+
+    @property
+    def queries(self) -> tuple[tuple[str, ...], ...]:
+        """Per operator, the queries that it works for."""
+        return tuple(operator.queries for operator in self.operators)
 
     def below(self, number: int) -> tuple[int, ...]:
         """The operators that an operator takes rows from, one entry per edge."""
@@ -67,13 +96,24 @@ class OperatorGraph:
 
 
 def operator_graph(
-    network: Network, *, in_place: Collection[int] = (), fused: Collection[tuple[int, int]] = ()
+    network: Network,
+    requests: Sequence[Request] = (),
+    *,
+    in_place: Collection[int] = (),
+    fused: Collection[tuple[int, int]] = (),
 ) -> OperatorGraph:
-    """The graph of a network; `in_place` and `fused` are as in `plan/rounds`."""
+    """The graph of the network that was made for some requests; `in_place` and `fused` are as in `plan/rounds`.
+
+    The operators of a shadow work for the query that it is the shadow of.
+    """
     queries: dict[int, list[str]] = {}
     for answer in network.answers:
         for n in sorted({n for branch in answer.branches for n in _reached(network, branch.node)}):
             queries.setdefault(n, []).append(answer.name)
+    shadowed = next((request.shadow_of for request in requests if request.shadow_of is not None), None)
+    if shadowed is not None:
+        for n in filter(network.is_shadow, range(len(network.operators))):
+            queries.setdefault(n, [shadowed])
     operators = tuple(
         GraphOperator(
             number=n,
@@ -90,7 +130,8 @@ def operator_graph(
         )
         for n, operator in enumerate(network.operators)
     )
-    return OperatorGraph(operators, dataflow_of(network, in_place=in_place, fused=fused))
+    wishes = {request.name: request.query.cluster for request in requests if not request.shadow}
+    return OperatorGraph(operators, dataflow_of(network, in_place=in_place, fused=fused), wishes)
 
 
 def _kind(network: Network, n: int) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 from anabranch.errors import ConfigError
 from anabranch.manager.actions.numbers import is_whole
 from anabranch.manager.patterns.operator_graph import OperatorGraph
-from anabranch.plan.placement import Placement, even_placement, placement_by_shares
+from anabranch.plan.placement import Placement, even_placement, placement_by_shares, spread_over
 
 # The processor that an operator is whole on, several that it is spread over, or None for all of them.
 Where = int | tuple[int, ...] | None
@@ -69,8 +69,3 @@ def placements_of(
         spread if hosts is None else spread_over(hosts, groups)
         for hosts in (homes[n] for n in range(len(graph.operators)))
     )
-
-
-def spread_over(hosts: Sequence[int], groups: int) -> Placement:
-    """A block of groups for each of some processors, as even as can be; all groups for a single one."""
-    return tuple(hosts[nth] for nth in even_placement(groups, len(hosts)))

@@ -128,7 +128,8 @@ class Calm:
             return None
         self.batch += 1
         table = cost_table(model, snapshot)
-        homes = {operator.name: operator.home for operator in table.operators.values()}
+        here = (one for one in table.operators.values() if one.home is None or one.home in table.costs)
+        homes = {operator.name: operator.home for operator in here}
         if homes != self.homes or (self.tables and table.processors != self.tables[-1].processors):
             self.homes, self.tables = homes, []
         self.pending = {

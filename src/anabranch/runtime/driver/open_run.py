@@ -107,7 +107,7 @@ def _request(shadow: Shadow, requests: Sequence[Request]) -> Request:
     """The request of a shadow. It began when its query did, since its operators will hold what the query's hold."""
     own = next(request for request in requests if request.name == shadow.name)
     lacking = own.lacking if shadow.lacking is None else shadow.lacking
-    return Request(f"{shadow.name}, arranged anew", shadow.query, own.since, shadow.track, True, lacking)
+    return Request(f"{shadow.name}, arranged anew", shadow.query, own.since, shadow.track, own.name, lacking)
 
 
 def open_run(run: RunParts, proposal: Proposal) -> OpenedRun:

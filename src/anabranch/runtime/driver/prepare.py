@@ -11,9 +11,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.errors import ConfigError
 from anabranch.manager.patterns.operator_graph import OperatorGraph, operator_graph
+from anabranch.manager.tiers import queries
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.plan.allocation import Allocation, KnownAllocation, continued
 from anabranch.plan.assembly import network_of
-from anabranch.plan.network import Network, Request
+from anabranch.plan.network import Request
 from anabranch.plan.placement import Placement
 from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.checks import check_answers, check_inputs, check_lanes, check_sources
@@ -35,6 +37,7 @@ def prepare(
     streams: Mapping[str, StreamSchema],
     *,
     place: Callable[[OperatorGraph], tuple[Placement, ...]],
+    clusters: Clusters | None = None,
     processors: int,
     keep_rejected: bool,
     keep_late: bool,
@@ -49,7 +52,8 @@ def prepare(
     are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
 
     Operators are placed on a number of `processors`. Those of a `known` allocation stay where they are, unless the
-    program asks for another placement than before; a running one does not.
+    program asks for another placement than before; a running one does not. With `clusters` of processors, what a query
+    gets new goes to the cluster that the query is in.
     """
     network = network_of(requests, streams)
     all_streams = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -59,9 +63,15 @@ def prepare(
     if not checked:
         check_inputs(spark, network, columns)
         check_answers(spark, network, columns)
-    graph = operator_graph(network, in_place=columns.in_place, fused=columns.fused)
+    graph = operator_graph(network, requests, in_place=columns.in_place, fused=columns.fused)
+    graph = queries.wanted(graph, clusters, known)
     initial = place(graph)
-    allocation = _allocation(network, graph, initial, processors, known, is_running=running is not None)
+    allocation = Allocation(initial)
+    if known is not None and queries.holds(clusters, known):
+        names = [operator.identity for operator in network.operators]
+        if running is not None or known.is_wanted(processors, names, initial):
+            fresh = place(queries.at_home(graph, clusters, known))
+            allocation = continued(known, names, fresh, graph.flow.rounds(fresh).families, processors)
     layout = lay_out(
         network, columns, sources, all_streams, allocation, keep_rejected=keep_rejected, keep_late=keep_late
     )
@@ -86,22 +96,6 @@ def prepare(
         initial=initial,
         continues=allocation.families is not None,
     )
-
-
-def _allocation(
-    network: Network,
-    graph: OperatorGraph,
-    initial: tuple[Placement, ...],
-    processors: int,
-    known: KnownAllocation | None,
-    *,
-    is_running: bool,
-) -> Allocation:
-    """The allocation of a network: the known one where it still holds, the initial one elsewhere."""
-    identities = [operator.identity for operator in network.operators]
-    if known is None or not (is_running or known.is_wanted(processors, identities, initial)):
-        return Allocation(initial)
-    return continued(known, identities, initial, graph.flow.rounds(initial).families, processors)
 
 
 def allocate(

@@ -99,7 +99,7 @@ class Status:
         snapshot = monitor.snapshot(Moment(self.last_number, (), context.settled), distribution, reports)
         arrived = sum(sum(report.received) for report in reports)
         snapshot = replace(snapshot, seconds=last.seconds if last is not None and fits else 0.0, arrived=arrived)
-        return distribution_table(snapshot, distribution, context.layout.rounds, model)
+        return distribution_table(snapshot, distribution, context.layout.rounds, model, run.settings.clusters)
 
     def measured(self) -> Measured | None:
         """Rows, results and time of this run so far, operator by operator; None before its first step."""

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from anabranch.manager.actions import MigrateQuery
 from anabranch.quantities.clock import Clock
 from tests.oracle.referee import assert_same_rows
 from tests.oracle.steps import Kind, Steps
@@ -89,3 +90,24 @@ def test_selectivities_that_turn_all_the_time_are_not_followed(spark: SparkSessi
             clock.advance(BETWEEN)
         assert steps.runner.context.run.orders.measured >= 8
         assert len(migrated(steps)) <= 1
+
+
+def test_what_cannot_be_done_for_a_moment_or_at_all_does_not_end_adapting(spark: SparkSession, tmp_path: Path) -> None:
+    """The run cannot be looked at while a query is added and Spark's query is started anew for that; and an order that
+    nobody can read is refused."""
+    chance, clock = np.random.default_rng(8), Clock()
+    settings = {"clock": clock, "policies": [ab.AutoMigrate()]}
+    with Steps(spark, tmp_path / "c", CHAIN, KINDS, joins="(A B) C", settings=settings) as steps:
+        orders = steps.runner.context.run.orders
+        steps.runner.context.run.migrations.append(MigrateQuery("query", "(A", "a test wants it"))
+        for number in range(2):
+            steps.feed(batch(chance, number, FEW, MANY))
+            clock.advance(BETWEEN)
+            assert orders.measured == number + 1
+            steps.public.relocate(0, to=number)  # a step, after which there is something new to measure
+            steps.runner.gate.closed = True
+            steps.public._run._by_policy.measure()
+            steps.runner.gate.closed = False
+        assert [event.reason[:32] for event in steps.public.events if event.kind == "warning"] == [
+            "query does not migrate to (A: jo"
+        ]

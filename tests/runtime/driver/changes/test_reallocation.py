@@ -173,6 +173,25 @@ def test_what_policies_decide_on_is_done_after_the_step_and_what_cannot_be_is_to
         assert_same_rows(steps.answer, query(TWO_KEYS, everything(fed)))
 
 
+def test_an_error_after_the_commit_of_what_a_policy_decided_on_ends_the_run_at_the_new_place(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not be told that nothing was reallocated, and nothing may go on by the plan of before."""
+    fed, found = batches(2), []
+    settings = {"policies": [Script({1: (ReallocateOperator(1, UPPER, 1, "it costs less there"),)})]}
+    with Steps(spark, tmp_path / "c", ONE_KEY, KINDS, joins="(A B) C", settings=settings, answers=found) as steps:
+        monkeypatch.setenv(VARIABLE, f"reallocation.activated=raise@once:{tmp_path / 'marker'}")
+        feed(steps, fed[0])
+        monkeypatch.delenv(VARIABLE)
+        assert not [event for event in steps.events.since() if event.kind == "warning"]
+        with pytest.raises(Exception, match=r"failpoint reallocation\.activated"):
+            steps.feed(fed[1])
+    with Steps(spark, tmp_path / "c", ONE_KEY, KINDS, joins="(A B) C", answers=found) as steps:
+        assert homes(steps) == [{0, 1}, {1}]
+        feed(steps, fed[1])
+    assert_same_rows(pa.concat_tables(found), query(ONE_KEY, everything(fed)))
+
+
 def test_relocations_held_rows_spilled_state_and_diffused_groups_are_settled_or_go_along(
     spark: SparkSession, tmp_path: Path
 ) -> None:

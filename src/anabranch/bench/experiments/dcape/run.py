@@ -66,9 +66,12 @@ class Case:
     @property
     def name(self) -> str:
         """Its name for people."""
-        more = [f"{self.rows:,} rows"] if self.rows != ROWS else []
-        more += [f"{self.batches} batches"] if self.batches != BATCHES else []
-        return ", ".join([f"{self.plan.name}, {self.pattern} on {self.processors}", *more])
+        name = f"{self.plan.name}, {self.pattern} on {self.processors}"
+        if self.moved_by:
+            return f"{name}, moved {len(self.turns)}x" if self.turns else f"{name}, {self.moved_by}"
+        if self.rows != ROWS:
+            return f"{name}, {self.rows:,} rows"
+        return name if self.batches == BATCHES else f"{name}, {self.batches} batches"
 
 
 def run_case(spark: SparkSession, folder: Path, case: Case) -> PlacementTrace:

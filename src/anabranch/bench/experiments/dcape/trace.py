@@ -80,9 +80,9 @@ class PlacementTrace:
             "variant": self.name,
             "rounds": str(self.last.rounds),
             "crossing": str(self.last.costs.crossing),
-            "rows there": f"{self.last.costs.sent:,}",
+            "rows": f"{self.last.costs.sent:,}",
             "exchanged": f"{self.last.exchanged:,}",
-            "moves": f"{len(self.moves)} by {self.moved_by}" if self.moved_by else "",
+            "moves": str(len(self.moves)) if self.moved_by else "",
             "state, 1,000 rows": " ".join(f"{rows / 1_000:.1f}" for rows in self.state_rows),
         }
 

@@ -42,8 +42,8 @@ class Loads:
 
 def loads_of(snapshot: Snapshot, work: Work) -> Loads:
     """The loads of processors by a snapshot and the work that was measured."""
-    slow = np.array(work.slowness)
-    loads = np.zeros(len(slow))
+    slow = work.slowness
+    loads = dict.fromkeys(slow, 0.0)
     diffused: dict[HotGroup, Hosts] = {}
     owned = []
     for n, (routing, of_operator) in enumerate(zip(snapshot.routings, work.operators, strict=True)):
@@ -52,9 +52,10 @@ def loads_of(snapshot: Snapshot, work: Work) -> Loads:
             by_group[group] = 0.0
             hot = hot_group(work, n, group, routing.placement[group], master_of(routes))
             diffused[hot] = hosts_of(routes)
-        loads += np.bincount(np.array(routing.placement), weights=by_group, minlength=len(slow)) * slow
+        seconds = np.bincount(np.array(routing.placement), weights=by_group, minlength=max(slow) + 1)
+        loads = {p: load + float(seconds[p]) * slow[p] for p, load in loads.items()}
         owned.append(by_group)
-    cluster = Cluster(tuple(loads.tolist()), work.slowness)
+    cluster = Cluster(loads, slow)
     for hot, hosts in diffused.items():
         cluster = cluster.add(hot, hosts)
     fair = sum(float(each.by_group.sum()) for each in work.operators) / len(slow)

@@ -20,7 +20,7 @@ stays the same. Where it does not pay any more is the maximum of throughput that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 # The part of a group that is as good as nothing.
@@ -55,17 +55,17 @@ class Hosts:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The load of every processor, in seconds of a step, and how many times longer it takes than others."""
+    """By number of a processor its load, in seconds of a step, and how many times longer it takes than others."""
 
-    loads: tuple[float, ...]
-    slowness: tuple[float, ...]
+    loads: Mapping[int, float]
+    slowness: Mapping[int, float]
 
     def add(self, hot: HotGroup, hosts: Hosts, sign: int = 1) -> Cluster:
         """With a group over its hosts; without it if the sign is -1."""
-        loads = list(self.loads)
+        loads = dict(self.loads)
         for p, part in zip(hosts.processors, hosts.parts, strict=True):
             loads[p] += sign * self.slowness[p] * (hot.copied + part * hot.shared)
-        return replace(self, loads=tuple(loads))
+        return replace(self, loads=loads)
 
     def level(self, hot: HotGroup, processors: Sequence[int]) -> Hosts:
         """The parts of a group, which is nowhere yet, that make the loads of some processors equal; those that would
@@ -111,8 +111,8 @@ def spread_out(empty: Cluster, groups: Sequence[HotGroup], most: int) -> tuple[C
 
 def _wider(cluster: Cluster, chosen: dict[HotGroup, Hosts], most: int) -> tuple[HotGroup, Cluster, Hosts] | None:
     """A group with one host more, if this pays for any; those of the busiest processor come first."""
-    mean = sum(cluster.loads) / len(cluster.loads)
-    for busy in sorted(range(len(cluster.loads)), key=lambda p: (-cluster.loads[p], p)):
+    mean = sum(cluster.loads.values()) / len(cluster.loads)
+    for busy in sorted(cluster.loads, key=lambda p: (-cluster.loads[p], p)):
         if cluster.loads[busy] <= mean:
             break
         there = [hot for hot, hosts in chosen.items() if busy in hosts.processors and len(hosts.processors) < most]
@@ -125,7 +125,7 @@ def _wider(cluster: Cluster, chosen: dict[HotGroup, Hosts], most: int) -> tuple[
 
 def _one_more(cluster: Cluster, hot: HotGroup, hosts: Hosts) -> tuple[Cluster, Hosts] | None:
     """A group with one host more, if this pays."""
-    others = [p for p in range(len(cluster.loads)) if p not in hosts.processors]
+    others = [p for p in cluster.loads if p not in hosts.processors]
     if not others:
         return None
     best = min(others, key=lambda p: (cluster.loads[p] + cluster.slowness[p] * hot.copied, p))
@@ -134,5 +134,5 @@ def _one_more(cluster: Cluster, hot: HotGroup, hosts: Hosts) -> tuple[Cluster, H
     after = without.add(hot, wider)
     involved = {*hosts.processors, best}
     saved = cluster.busiest(involved) - after.busiest(involved)
-    cost = (sum(after.loads) - sum(cluster.loads)) / len(cluster.loads)
+    cost = (sum(after.loads.values()) - sum(cluster.loads.values())) / len(cluster.loads)
     return (after, wider) if len(wider.processors) > 1 and saved > max(cost, 0.0) else None

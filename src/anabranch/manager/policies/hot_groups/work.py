@@ -8,7 +8,7 @@ counts are: it changes less.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,10 +52,11 @@ class OperatorWork:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of all operators in a step, on average, and how many times longer a processor takes than others."""
+    """The work of all operators in a step, on average, and how many times longer a processor, by its number, takes than
+    others."""
 
     operators: tuple[OperatorWork, ...]
-    slowness: tuple[float, ...]
+    slowness: Mapping[int, float]
 
     @property
     def step(self) -> float:
@@ -85,7 +86,7 @@ class GroupWork:
                 works.append(OperatorWork(rows, np.mean([each.results for each in steps], axis=0), cost))
         if len(works) < len(snapshot.plan.operators) or not works:
             return None
-        return Work(tuple(works), tuple(slow.tolist()))
+        return Work(tuple(works), dict(zip(snapshot.numbers, slow.tolist(), strict=True)))
 
     def _steps(self, operator: OperatorShape, snapshot: Snapshot) -> Sequence[Counts]:
         now = _counts(operator, snapshot)

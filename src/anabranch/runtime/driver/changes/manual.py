@@ -21,6 +21,7 @@ from anabranch.manager.manual import (
     rescaling_sentence,
     spilling,
 )
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.state.groups import union_by_operator
 
@@ -35,8 +36,8 @@ class ManualChanges:
     def relocate(self, groups: Sequence[int], receiver: int, operator: str | None, pace: int | None) -> None:
         """Move groups to a processor, wherever they are: of all operators, or of one and those fused with it."""
         with self._between_batches() as step:
-            distribution = step.in_force.distribution
-            change = relocation(distribution, step.decision_maker.context(), groups, receiver, operator, pace)
+            distribution, context = step.in_force.distribution, step.decision_maker.context()
+            change = relocation(distribution, context, groups, receiver, operator, pace, _clusters(step))
             _put_change_in_force(step, change)
 
     def diffuse(self, groups: Sequence[int], master: str, hosts: Sequence[int], operator: str | None) -> None:
@@ -50,7 +51,8 @@ class ManualChanges:
         """Bring groups that are diffused to one processor: their home, or another one."""
         with self._between_batches() as step:
             context = step.decision_maker.context(step.run.checkpoint.next_number)
-            _put_change_in_force(step, gathering(step.in_force.distribution, context, groups, receiver, operator))
+            change = gathering(step.in_force.distribution, context, groups, receiver, operator, _clusters(step))
+            _put_change_in_force(step, change)
 
     def spill(self, groups: Sequence[int] | None, operator: str | None) -> None:
         """Push groups to disk, wherever they are: some or all, of one operator or of all that can be spilled."""
@@ -69,6 +71,11 @@ class ManualChanges:
         """Spread state evenly over another number of processors; what the pattern has whole stays so."""
         with self._between_batches() as step:
             before, settings = step.in_force.distribution, step.run.settings
+            if settings.clusters is not None:
+                raise ConfigError(
+                    "a run with clusters cannot be rescaled, since each processor is of a cluster; stop it, and start "
+                    "it anew with an ab.Tier that lists the processors that there are to be"
+                )
             placements = rescaled_placements(before, step.shape, processors, settings.pattern, step.plan.graph)
             if processors == before.processors:
                 return
@@ -82,6 +89,11 @@ class ManualChanges:
             if processor is not None:
                 check_processor(step.in_force.distribution, processor)
             step.run.memory.set_budget(budget, processor)
+
+
+def _clusters(step: StepContext) -> Clusters | None:
+    """The clusters of processors, if there are some."""
+    return step.run.settings.clusters
 
 
 def listed(numbers: int | Iterable[int]) -> list[int]:
@@ -100,7 +112,7 @@ def diffused(
     """The change of a distribution that diffuses groups after the last step."""
     last, number = step.in_force.last, step.run.checkpoint.next_number
     context, hold = step.decision_maker.context(number), {} if last is None else last.hold
-    return diffusion(distribution, context, groups, master, hosts, operator, hold)
+    return diffusion(distribution, context, groups, master, hosts, operator, hold, _clusters(step))
 
 
 def _put_change_in_force(step: StepContext, change: Change) -> None:

@@ -220,8 +220,9 @@ def _begin(
         else:
             rows = usual_pace(before.counters.usual_rows) if pace is None else pace
             context = _fill(context, progress, no_rows, rows)
-    failpoint("migration.begun")
-    opened.runner.use(context)
+        # An error up to here ends the run if a step was committed, since no step may follow in the context of before.
+        failpoint("migration.begun")
+        opened.runner.use(context)
     if strategy == MOVING_STATE and not progress.is_ready(context):
         opened.runner.extra.replay(no_rows, _others_wait(context))
         failpoint("migration.replayed")
@@ -244,14 +245,31 @@ def _end(opened: OpenedRun, progress: ShadowProgress, no_rows: DataFrame) -> Ope
     return OpenedRun(opened.runner, proposal.alone.plan, targets)
 
 
-def cancel_migration(
-    opened: OpenedRun, progress: ShadowProgress, questions: Mapping[str, Question], prepare: Prepare
-) -> OpenedRun:
-    """Go on without the shadow, in the old order."""
+def drop_shadow(opened: OpenedRun, questions: Mapping[str, Question], prepare: Prepare) -> OpenedRun:
+    """Go on without the shadow that is in force, in the order that its query has."""
     proposal = propose(opened.runner.context.run.checkpoint, questions, prepare)
     switched = switch(opened, proposal)
-    assert switched is not None, f"{progress.proposal.query} has been answered before"
+    assert switched is not None, "what has a shadow has been answered before"
     return switched
+
+
+def after_failure(
+    opened: OpenedRun, questions: Callable[[], Mapping[str, Question]], prepare: Callable[[], Prepare]
+) -> OpenedRun:
+    """Go on without the shadow after a change that has failed, if the run goes on.
+
+    The change may have left a plan in force that `opened` does not have. If that cannot be mended, the run ends.
+    """
+    runner = opened.runner
+    is_mixed = runner.context.plan is not opened.plan
+    if runner.failure is not None or not (is_mixed or any(request.shadow for request in opened.plan.requests)):
+        return opened
+    try:
+        return drop_shadow(opened, questions(), prepare())
+    except Exception as error:
+        if is_mixed and runner.failure is None:
+            runner.break_off(error)
+        return opened
 
 
 def _fill(context: StepContext, progress: ShadowProgress, no_rows: DataFrame, pace: int) -> StepContext:

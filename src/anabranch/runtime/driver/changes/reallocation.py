@@ -19,6 +19,7 @@ from anabranch.manager.allocation.reallocation import Reallocation, Reallocation
 from anabranch.manager.allocation.wanted import ForDiffusion, Wanted, allocation_after, operators_of
 from anabranch.manager.connection_manager import Reallocated
 from anabranch.manager.distribution import Distribution
+from anabranch.manager.tiers.sending import Sent, allocation_sent, sent_operators, tier_of
 from anabranch.observe.events import EventKind
 from anabranch.observe.numbers import format_bytes
 from anabranch.plan.allocation import Allocation
@@ -65,9 +66,11 @@ class _Connected:
         return self.plan is None and placed and (then.apart, then.parted) == (now.apart, now.parted)
 
 
-def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate, edit: Edit | None = None) -> OpenedRun:
-    """Move operators to their wanted places, and `edit` what is there then, all in one step; refused, with nothing
-    done, if one cannot go."""
+def reallocate(
+    opened: OpenedRun, wanted: Sequence[Wanted | Sent], allocate: Allocate, edit: Edit | None = None
+) -> OpenedRun:
+    """Move operators to their wanted places, or queries to other clusters, and `edit` what is there then, all in one
+    step; refused, with nothing done, if one cannot go."""
     runner = opened.runner
     connected = _connect(runner.context, wanted, allocate)
     failpoint("reallocation.connected")
@@ -79,16 +82,14 @@ def reallocate(opened: OpenedRun, wanted: Sequence[Wanted], allocate: Allocate, 
         return _switch(opened, connected, edit)
 
 
-def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate) -> _Connected:
+def _connect(context: StepContext, wanted: Sequence[Wanted | Sent], allocate: Allocate) -> _Connected:
     """Make the first three steps: name the processors, and connect them with those above and below."""
     clock, distribution, layout = context.run.clock, context.in_force.distribution, context.layout
     now = context.in_force.allocation
-    answering = _answering(context.plan)
     notified = []
     for wish in wanted:
-        numbers = operators_of(context.shape, wish, answering)
+        numbers, now = _wished(context, now, wish)
         names = tuple(context.shape.operators[n].name for n in numbers)
-        now = allocation_after(context.shape, distribution, now, numbers, wish)
         notified.append((Reallocation(names, wish.reason).make(ReallocationStep.NOTIFY, clock()), numbers))
     rounds = context.plan.graph.flow.rounds(now.placements, now.families)
     same = rounds.of == layout.rounds and rounds.families == layout.families
@@ -102,6 +103,18 @@ def _connect(context: StepContext, wanted: Sequence[Wanted], allocate: Allocate)
     )
     for_diffusion = all(isinstance(wish.to, ForDiffusion) for wish in wanted)
     return _Connected(context, distribution, now, plan, rounds.count, connected, for_diffusion, context.in_force.parted)
+
+
+def _wished(context: StepContext, now: Allocation, wish: Wanted | Sent) -> tuple[tuple[int, ...], Allocation]:
+    """The operators that a wish is for, and the allocation after it."""
+    shape, graph, settings = context.shape, context.plan.graph, context.run.settings
+    distribution = context.in_force.distribution
+    if isinstance(wish, Wanted):
+        numbers = operators_of(shape, wish, _answering(context.plan))
+        return numbers, allocation_after(shape, distribution, now, numbers, wish, settings.clusters)
+    tier = tier_of(settings.pattern)
+    numbers = sent_operators(graph, wish, tier, shape, distribution)
+    return numbers, allocation_sent(graph, shape, distribution, now, numbers, tier, wish.to)
 
 
 def _switch(opened: OpenedRun, connected: _Connected, edit: Edit | None) -> OpenedRun:
@@ -120,23 +133,35 @@ def _switch(opened: OpenedRun, connected: _Connected, edit: Edit | None) -> Open
         in_force.reallocate(change.distribution, replace(connected.allocation, families=after.shape.families))
         failpoint("reallocation.committed")
         runner.use(after)
+        times = {
+            ReallocationStep.DEACTIVATE: stopped,
+            ReallocationStep.SEND_STATE: sent,
+            ReallocationStep.ACTIVATE: clock(),
+        }
+        _write_events(connected, after, times, settled, change)
+        failpoint("reallocation.activated")
     except BaseException as error:
-        if _is_committed(before, last):
+        if runner.context is not before or _is_committed(before, last):
             runner.break_off(error)
         raise
-    times = {
-        ReallocationStep.DEACTIVATE: stopped,
-        ReallocationStep.SEND_STATE: sent,
-        ReallocationStep.ACTIVATE: clock(),
-    }
+    return opened if plan is None else OpenedRun(runner, plan, opened.targets)
+
+
+def _write_events(
+    connected: _Connected,
+    after: StepContext,
+    times: Mapping[ReallocationStep, float],
+    settled: Reallocated,
+    change: Change,
+) -> None:
+    """Write the events of all reallocations, whose last steps were made at these times, and of what was done on the
+    way."""
     for reallocation, numbers in connected.reallocations:
         for step, time in times.items():
             reallocation = reallocation.make(step, time)
         _write_event(connected, after, reallocation, numbers, settled)
     for kind, text, details in change.sentences:
-        before.run.events.add(kind, text, **details)
-    failpoint("reallocation.activated")
-    return opened if plan is None else OpenedRun(runner, plan, opened.targets)
+        after.run.events.add(kind, text, **details)
 
 
 def _is_committed(context: StepContext, last: Step | None) -> bool:

@@ -108,7 +108,7 @@ class StepContext:
 def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepContext:
     """Put together the context of a run under a plan; no step is in force yet."""
     layout = plan.layout
-    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred, plan.graph.queries)
     empty = Manifest.empty(layout.processor.ports, layout.processor.operators)
     initial = InitialPlacement(run.settings.processors, plan.initial)
     return StepContext(
@@ -128,7 +128,7 @@ def step_context(run: RunParts, plan: PreparedPlan, answers: Answers) -> StepCon
 def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequence[Target]) -> StepContext:
     """The context of the same plan with its operators elsewhere: the counters and the step in force stay."""
     layout = plan.layout
-    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred)
+    shape = shape_of(plan.network, layout.processor, layout.families, layout.kindred, plan.graph.queries)
     answers = Answers(layout, targets)
     return replace(
         before,
@@ -155,4 +155,5 @@ def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = Non
         run.spanning,
         cuts,
         run.settings.properties,
+        run.settings.clusters,
     )

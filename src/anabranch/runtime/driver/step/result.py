@@ -11,7 +11,9 @@ from anabranch.manager.allocation.properties import NO_PROPERTIES, Properties
 from anabranch.manager.memory.manager_use import ManagerUse
 from anabranch.manager.memory.memory_use import MemoryUse
 from anabranch.manager.patterns import Pattern, Spread
+from anabranch.manager.patterns.tier import clusters_of
 from anabranch.manager.snapshot import Policy
+from anabranch.manager.tiers.clusters import Clusters
 from anabranch.observe.diffused import DiffusedGroups
 from anabranch.runtime.exchange.processors import Reports
 from anabranch.state.manifest import Manifest
@@ -34,6 +36,11 @@ class StepSettings:
     policies: tuple[Policy, ...] = ()
     pattern: Pattern = field(default_factory=Spread)
     properties: Properties = NO_PROPERTIES
+
+    @property
+    def clusters(self) -> Clusters | None:
+        """The clusters of processors, if the pattern has some."""
+        return clusters_of(self.pattern)
 
 
 @dataclass(frozen=True, slots=True)
