@@ -48,7 +48,7 @@ class SlowSink:
 def main(folder: Path) -> None:
     """Add, remove and stop in the middle of batches; stop one that takes too long, and others otherwise.
 
-    Each part says in a line how many batches it has finished.
+    Each part says in a line how it has ended, and how many batches it has finished if that is certain.
     """
     spark = ab.local_session(cores=2, memory="1g", conf=QUICK_START)
     feeds = {name: Feed(folder / name, SCHEMA) for name in "AB"}
@@ -72,7 +72,8 @@ def main(folder: Path) -> None:
     run.stop()
     assert run.exception() is None
     assert sink.batches == list(range(len(sink.batches))), sink.batches
-    print("stopped after", len(sink.batches))
+    assert len(sink.batches) >= 3, sink.batches  # a slow machine may finish another one while a query is added
+    print("stopped between two batches")
 
     endless = SlowSink(600_000)
     run = engine("endless").sql(TEXT).writeStream.foreachBatch(endless).start()

@@ -25,7 +25,7 @@ def test_nothing_that_was_asked_for_is_logged_as_an_error(tmp_path: Path) -> Non
     told = ended.stderr.replace('Spark log level to "ERROR"', "")
     assert [line for line in told.splitlines() if "ERROR" in line or "Traceback" in line or "rror:" in line] == []
     assert ended.stdout.splitlines() == [
-        "stopped after 3",
+        "stopped between two batches",
         "interrupted after 0",
         "stopped by Spark after 0",
         "stopped by Ctrl-C after 0",

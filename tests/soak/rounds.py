@@ -3,7 +3,7 @@
 `property` tries new examples of one property test, without Spark. `steps` answers a random plan
 step by step, without Structured Streaming around it; most that can happen to a run happens there. `long` is a round of
 many batches, in which the engine's own policies have reasons to adapt. `run` does the same as `steps`
-through the public API, with files that arrive while the run goes on. Further kinds are in `searches`.
+through the public API, with files that arrive while the run goes on. Further kinds are in `searches` and `hands`.
 """
 
 from __future__ import annotations

@@ -173,6 +173,15 @@ class WholeRun:
             self.done.append("(no reallocation while a query migrates)")
 
     def _change(self, engine: ab.Engine, run: ab.Run) -> None:
+        """Add a query, or remove one, or neither; or be refused since a policy has just begun to migrate one."""
+        try:
+            self._add_or_remove(engine, run)
+        except ConfigError as error:
+            if "migrates; wait for it" not in str(error):
+                raise
+            self.done.append("(no other queries while a query migrates)")
+
+    def _add_or_remove(self, engine: ab.Engine, run: ab.Run) -> None:
         """Add a query, or remove one, or neither; all that has been fed is processed."""
         rng = self._rng
         under_way = run._live.migrator.current

@@ -12,6 +12,7 @@
     actions/            what can be done to a running query, one action per file
     decision_maker      calls policies in turn, and carries out their actions
     distribution        which processor has which state: manifests, routings, relocations under way
+    patterns/           where operators are at first, one pattern per file
     allocation/         where operators are wanted, and the six steps by which they get there
     tiers/              clusters of processors, each of which adapts by itself
     query_plan_manager  whether a distribution of a plan is valid

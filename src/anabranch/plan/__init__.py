@@ -12,6 +12,7 @@ network      several queries as one network of operators with ports
 sharing/     which operators and which stored rows of different queries are the same
 assembly     queries put together into one network
 placement    where operators are
+allocation   where operators are, and which run fused, as a run remembers it
 routing      which processors get a row, by port and partition group
 rounds       operators put into rounds, with an exchange of rows before each
 watermark    what is late, dead and settled, as arithmetic on event time

@@ -16,6 +16,7 @@ from pyspark.sql import types as T
 from anabranch.plan.placement import even_placement
 from anabranch.plan.routing import Everywhere, PortRouting, Routing, Spread, port_routings, processors_of
 from anabranch.runtime.exchange.route import Address, address
+from anabranch.runtime.spark.selection import Selection
 from anabranch.state.groups import groups_of
 from tests.oracle.profiles import examples
 from tests.plan.routings import routings
@@ -54,7 +55,7 @@ def known(packed: DataFrame) -> dict[str, np.ndarray]:
 
 
 def exchanged(rows: DataFrame, sent: Address) -> DataFrame:
-    return sent.exchanged(sent.multiplied(rows), PROCESSORS)
+    return Selection(*sent.multiplied, *sent.exchanged(PROCESSORS))(rows)
 
 
 def by_spark(packed: DataFrame, routings: dict[int, PortRouting]) -> Sent:

@@ -1,4 +1,9 @@
-"""Policies, one family per file. A policy looks at a snapshot and yields actions; it does nothing itself."""
+"""Policies, one family per file. A policy looks at a snapshot and yields actions; it does nothing itself.
+
+What is not imported below serves several of them: `redistribution` (when operators are moved, and how calmly),
+`flux_rounds` (the rounds of Flux), `hot_groups/` (which groups are hot, and how to spread them), `arguments` (checks of
+what users give). `clean_up` is the policy that every run has.
+"""
 
 from __future__ import annotations
 

@@ -12,11 +12,14 @@ bytes.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame, SparkSession
+from collections.abc import Mapping
+
+from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT
 from anabranch.processor import long_rows as marks
+from anabranch.runtime.spark.selection import Select, SelectionStep
 from anabranch.state.runs.run import HASH
 
 # Rows per Arrow batch on the way to a processor, if all columns have a fixed width, and if not.
@@ -43,11 +46,11 @@ def limit_batches(session: SparkSession, *, narrow: bool, limited: bool) -> None
     session.conf.set("spark.sql.execution.arrow.maxBytesPerBatch", str(BATCH_BYTES if limited else NO_BYTE_LIMIT))
 
 
-def marked(rows: DataFrame, *, limited: bool) -> DataFrame:
-    """Packed rows, with marks in place of those that are too long for a batch."""
-    texts = [field.name for field in rows.schema if isinstance(field.dataType, _TEXTS)]
+def marking(columns: Mapping[str, T.DataType], *, limited: bool) -> tuple[SelectionStep, ...]:
+    """From packed rows with these columns to the same, with marks in place of those that are too long for a batch."""
+    texts = [name for name, data_type in columns.items() if isinstance(data_type, _TEXTS)]
     if not texts:
-        return rows
+        return ()
     sizes = [f"coalesce(octet_length({name}), 0)" for name in texts]
     if limited:
         largest = f"greatest({', '.join([*sizes, '0'])})"
@@ -60,4 +63,4 @@ def marked(rows: DataFrame, *, limited: bool) -> DataFrame:
         HASH: f"IF({is_marked}, CAST({largest} AS BIGINT), {HASH})",
         **{name: f"IF({is_marked}, NULL, {name})" for name in texts},
     }
-    return rows.selectExpr(*(f"{changed.get(name, name)} AS {name}" for name in rows.columns))
+    return (Select(tuple(f"{changed.get(name, name)} AS {name}" for name in columns)),)

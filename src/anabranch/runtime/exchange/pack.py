@@ -27,6 +27,7 @@ from anabranch.runtime.rows.carried import from_carried, type_text
 from anabranch.runtime.rows.derived import Sources, passing
 from anabranch.runtime.rows.fallible import VALUE, try_value
 from anabranch.runtime.rows.notes import NOTE, bad_row, literal
+from anabranch.runtime.spark.selection import Select, SelectionStep, Where
 from anabranch.state.runs.run import HASH, TS
 
 # The number of a packed row's source.
@@ -55,15 +56,15 @@ def pack(layout: PackedLayout, sources: Sources, read: Sequence[str] = ()) -> Da
     return reduce(DataFrame.union, packed)
 
 
-def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
-    """Turn the rows that processors yield into packed rows of the next round: select them, and add hashes and keys."""
-    rows = yielded.selectExpr("*", *(text for lane in exchange.lanes for text in joined_columns(lane)))
-    conditions = {lane.tag: all_of(lane.conditions) or "true" for lane in exchange.lanes}
+def pack_between(exchange: Exchange) -> tuple[SelectionStep, ...]:
+    """From the rows that processors yield to packed rows of the next round: selected, with hashes and keys."""
+    steps: list[SelectionStep] = [Select(("*", *(text for lane in exchange.lanes for text in joined_columns(lane))))]
     if any(lane.conditions for lane in exchange.lanes):
-        rows = rows.where(_by_lane(conditions, exchange))
-    passed_on = [name for name in (INPUT, TS) if name in yielded.columns]
+        conditions = {lane.tag: all_of(lane.conditions) or "true" for lane in exchange.lanes}
+        steps.append(Where(_by_lane(conditions, exchange)))
     hashes = {lane.tag: _hash(lane) for lane in exchange.lanes}
-    made = [f"{_by_lane(hashes, exchange)} AS {HASH}", *passed_on]
+    made = [f"{_by_lane(hashes, exchange)} AS {HASH}"]
+    made += [name for name in (INPUT, TS) if name in exchange.yielded.names]
     for slot in exchange.slots:
         texts = {lane.tag: text for lane in exchange.lanes for place, text in lane.computed if place == slot.name}
         if slot.name in exchange.yielded.names and texts:
@@ -71,7 +72,7 @@ def pack_between(exchange: Exchange, yielded: DataFrame) -> DataFrame:
         made.append(
             f"CAST({_by_lane(texts, exchange)} AS {type_text(slot.type)}) AS {slot.name}" if texts else slot.name
         )
-    return rows.selectExpr(*made)
+    return (*steps, Select(tuple(made)))
 
 
 def _hash(lane: Lane) -> str:

@@ -24,16 +24,13 @@ from anabranch.plan.routing import Routing, port_routings
 from anabranch.processor.attempt import REPORT, run_processor
 from anabranch.processor.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.compile.layout import Layout
-from anabranch.runtime.exchange.long_rows import limit_batches, marked, must_limit
-from anabranch.runtime.exchange.pack import pack_between
-from anabranch.runtime.exchange.route import Address, address
-from anabranch.runtime.exchange.split import Split
+from anabranch.runtime.exchange.crossing import Crossing
+from anabranch.runtime.exchange.long_rows import limit_batches, must_limit
 from anabranch.runtime.spark.internals import empty_frame, exchanged_rows
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
 from anabranch.state.report import Report, parse_report
-from anabranch.state.runs.run import HASH, TS
 from anabranch.state.share import copied_by_port, groups_by_port
 from anabranch.state.store import read_document
 
@@ -59,13 +56,12 @@ NAMES = T.StructType([T.StructField(REPORT, T.StringType())])
 class Processors:
     """The processors of a run."""
 
-    def __init__(self, layout: Layout, plan: ProcessorPlan, split: Split) -> None:
-        """All processors have the same plan. `split` makes the rows of its inputs of packed rows."""
+    def __init__(self, layout: Layout, plan: ProcessorPlan, crossing: Crossing) -> None:
+        """All processors have the same plan. Rows come to them by its `crossing`."""
         self._layout = layout
-        self._split = split
+        self._crossing = crossing
         self._plan = plan
         self._routings: Sequence[Routing] = ()
-        self._addresses: list[Address] = []
         self._owned: list[tuple[GroupSet, ...]] = []
         self._copied: list[tuple[GroupSet, ...]] = []
         self._told: tuple[SparkSession, bool] | None = None
@@ -80,11 +76,7 @@ class Processors:
         if routings != self._routings or processors != len(self._owned):
             self._routings = routings
             owners = self._plan.owners
-            ports = port_routings(routings, owners)
-            self._addresses = [
-                address({tag: ports[arrival.port] for tag, arrival in entry.arrivals.items()}, self._crossing(nth))
-                for nth, entry in enumerate(self._layout.processor.rounds)
-            ]
+            self._crossing.route(port_routings(routings, owners), processors)
             self._owned = [groups_by_port(routings, owners, p) for p in range(processors)]
             self._copied = [copied_by_port(routings, owners, p) for p in range(processors)]
 
@@ -124,7 +116,7 @@ class Processors:
         self.reading = Reading(size, seconds, tuple(exchanged))
         for number, (rows, arrived) in enumerate(zip(written, exchanged, strict=True)):
             # A stage that was computed again has counted its rows again; then they are counted by themselves.
-            if arrived != rows and arrived != self._before(number, packed, sent).count():
+            if arrived != rows and arrived != self._count(number, [packed, *sent][number]):
                 raise InconsistentStepError(
                     f"{arrived:,} rows have arrived at the processors in round {number} of step {tasks[0].step}, but "
                     f"{rows:,} were sent to them. Nothing of the step is committed; start the run again"
@@ -138,29 +130,19 @@ class Processors:
     def _frames(self, packed: DataFrame, tasks: list[StepTask]) -> list[DataFrame]:
         frames: list[DataFrame] = []
         for nth, schema in enumerate([*(exchange.yielded for exchange in self._layout.exchanges), NAMES]):
-            routed = self._addresses[nth].exchanged(self._before(nth, packed, frames), len(tasks))
+            routed = self._crossing.sent(nth, limited=self._limited)(frames[-1] if nth else packed)
             frames.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
         return frames
+
+    def _count(self, number: int, rows: DataFrame) -> int:
+        """The number of rows that go into the exchange before a round, made of packed rows or what is yielded."""
+        return self._crossing.counted(number, limited=self._limited)(rows).count()
 
     def _limit_batches(self, session: SparkSession) -> None:
         """Tell a session how large batches may be, unless it knows."""
         if self._told is None or self._told[0] is not session or self._told[1] != self._limited:
             limit_batches(session, narrow=self._layout.narrow, limited=self._limited)
             self._told = session, self._limited
-
-    def _before(self, number: int, packed: DataFrame, frames: Sequence[DataFrame]) -> DataFrame:
-        """The rows that go into the exchange before a round, given what earlier rounds yield."""
-        rows = pack_between(self._layout.exchanges[number - 1], frames[number - 1]) if number else self._split(packed)
-        rows = rows if self._layout.narrow else marked(rows, limited=self._limited)
-        return self._addresses[number].multiplied(rows)
-
-    def _crossing(self, number: int) -> dict[str, T.DataType]:
-        """The columns of rows that go into the exchange before a round."""
-        exchange = self._layout.exchanges[number - 1] if number else None
-        timed = self._layout.timed if exchange is None else TS in exchange.yielded.names
-        slots = self._layout.slots if exchange is None else exchange.slots
-        columns: dict[str, T.DataType] = {HASH: T.LongType(), **({TS: T.LongType()} if timed else {})}
-        return {**columns, **{slot.name: slot.type for slot in slots}}
 
 
 def _again(tasks: list[StepTask]) -> list[StepTask]:

@@ -29,6 +29,7 @@ from anabranch.runtime.exchange.long_rows import limit_batches
 from anabranch.runtime.exchange.route import address
 from anabranch.runtime.rows.carried import carried_type, from_carried, to_carried
 from anabranch.runtime.rows.keys import canonical
+from anabranch.runtime.spark.selection import Selection
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.arrays.row_bytes import concatenated, longest_row, narrowed, rows_at_once
 from anabranch.state.groups import GroupSet
@@ -95,7 +96,7 @@ def rehash(
     texts = {name: quote(sent) for name, sent in kept_as.items()} or _key_texts(plan, n, entry.keys)
     hashed = _as_stored(_selected(rows, slots, types, rewriting.conditions), texts, slots, stored)
     columns: dict[str, T.DataType] = {HASH: T.LongType()}
-    sent = address({0: routing}, columns).exchanged(hashed, processors)
+    sent = Selection(*address({0: routing}, columns).exchanged(processors))(hashed)
     schema = T.StructType([T.StructField(name, T.StringType()) for name in ("file", "cuts")] + [_PROCESSOR])
     written = sent.mapInArrow(_writing(state, f"{epoch:06d}-rehashed-{uuid.uuid4().hex[:8]}", stored, groups), schema)
     files: list[list[RunFile]] = [[] for _ in range(processors)]

@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from anabranch.kernel.delta import INPUT
 from anabranch.plan.placement import Placement, even_placement
 from anabranch.plan.query import RESERVED, quote
 from anabranch.plan.routing import SPREAD_BITS, Diffused, Everywhere, PortRouting, Spread
+from anabranch.runtime.spark.selection import Partition, Select, SelectionStep
 from anabranch.state.groups import group_bits
 from anabranch.state.runs.run import HASH
 
@@ -33,18 +32,19 @@ _UNHASHABLE = (T.MapType, T.VariantType)
 class Address:
     """Where the rows before a round go: the processor of a row, or all its processors if rows are multiplied."""
 
-    to: Column
+    to: str
     multiplies: bool
 
-    def multiplied(self, rows: DataFrame) -> DataFrame:
-        """The rows as they cross the exchange: once for each processor that they go to."""
-        return rows.select("*", F.explode(self.to).alias(PROCESSOR)) if self.multiplies else rows
+    @property
+    def multiplied(self) -> tuple[SelectionStep, ...]:
+        """From rows to rows as they cross the exchange: once for each processor that they go to."""
+        return (Select(("*", f"explode({self.to}) AS {quote(PROCESSOR)}")),) if self.multiplies else ()
 
-    def exchanged(self, rows: DataFrame, processors: int) -> DataFrame:
-        """Rows, multiplied where they have to be, in one partition per processor."""
+    def exchanged(self, processors: int) -> tuple[SelectionStep, ...]:
+        """From rows, multiplied where they have to be, to one partition per processor."""
         if not self.multiplies:
-            return rows.repartitionById(processors, self.to)
-        return rows.repartitionById(processors, F.col(quote(PROCESSOR))).drop(PROCESSOR)
+            return (Partition(self.to, processors),)
+        return Partition(quote(PROCESSOR), processors), Select((f"* EXCEPT ({quote(PROCESSOR)})",))
 
 
 def address(routings: Mapping[int, PortRouting], columns: Mapping[str, T.DataType]) -> Address:
@@ -60,7 +60,7 @@ def address(routings: Mapping[int, PortRouting], columns: Mapping[str, T.DataTyp
         for routing, those in others
     ]
     last = _target(first, row_hash, multiplies)
-    return Address(F.expr(f"CASE {' '.join(cases)} ELSE {last} END" if cases else last), multiplies)
+    return Address(f"CASE {' '.join(cases)} ELSE {last} END" if cases else last, multiplies)
 
 
 def _row_hash(columns: Mapping[str, T.DataType]) -> str:

@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
-
 from anabranch.kernel.delta import INPUT
 from anabranch.plan.query import all_of
 from anabranch.processor.arrivals import REJECT
@@ -19,33 +16,27 @@ from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.compile.packed import PackedLayout
 from anabranch.runtime.compile.splitting import Share
 from anabranch.runtime.exchange.pack import SOURCE
+from anabranch.runtime.rows.carried import type_text
+from anabranch.runtime.spark.selection import Select, SelectionStep, Where
 from anabranch.state.runs.run import HASH, TS
 
 
-class Split:
-    """A function that makes the rows of a plan's inputs out of packed rows."""
-
-    def __init__(self, layout: Layout, packed: PackedLayout, shares: Sequence[Share]) -> None:
-        """Put the expressions together; they are parsed once."""
-        served: dict[int, list[int]] = {}
-        for number, share in enumerate(shares):
-            served.setdefault(share.source, []).append(number)
-        self._wanted = _wanted(packed, shares, served)
-        self._inputs = _inputs(shares, served)
-        hashes = {number: f"xxhash64({', '.join(share.hashed)})" for number, share in enumerate(shares)}
-        made = [INPUT, f"{_by_input(hashes, shares)} AS {HASH}"]
-        made += [TS] if layout.timed else []
-        made += [REJECT] if packed.can_reject else []
-        self._columns: list[Column] = [F.expr(text) for text in made]
-        for slot in layout.slots:
-            texts = {n: text for n, share in enumerate(shares) for name, text in share.values if name == slot.name}
-            value = F.expr(_by_input(texts, shares)) if texts else F.lit(None).cast(slot.type)
-            self._columns.append(value.alias(slot.name))
-
-    def __call__(self, packed: DataFrame) -> DataFrame:
-        """The rows of all inputs."""
-        rows = packed if self._wanted is None else packed.where(self._wanted)
-        return rows.select("*", self._inputs).select(*self._columns)
+def split(layout: Layout, packed: PackedLayout, shares: Sequence[Share]) -> tuple[SelectionStep, ...]:
+    """From packed rows to the rows of all inputs of a plan."""
+    served: dict[int, list[int]] = {}
+    for number, share in enumerate(shares):
+        served.setdefault(share.source, []).append(number)
+    wanted = _wanted(packed, shares, served)
+    hashes = {number: f"xxhash64({', '.join(share.hashed)})" for number, share in enumerate(shares)}
+    made = [INPUT, f"{_by_input(hashes, shares)} AS {HASH}"]
+    made += [TS] if layout.timed else []
+    made += [REJECT] if packed.can_reject else []
+    for slot in layout.slots:
+        texts = {n: text for n, share in enumerate(shares) for name, text in share.values if name == slot.name}
+        value = _by_input(texts, shares) if texts else f"CAST(NULL AS {type_text(slot.type)})"
+        made.append(f"{value} AS {slot.name}")
+    tagged = Select(("*", _inputs(shares, served)))
+    return (*([] if wanted is None else [Where(wanted)]), tagged, Select(tuple(made)))
 
 
 def _wanted(packed: PackedLayout, shares: Sequence[Share], served: Mapping[int, Sequence[int]]) -> str | None:
@@ -57,20 +48,22 @@ def _wanted(packed: PackedLayout, shares: Sequence[Share], served: Mapping[int, 
             texts[number] = "false"
         elif len(inputs) == 1 and shares[inputs[0]].conditions:
             texts[number] = all_of(shares[inputs[0]].conditions) or "true"
+    if len(set(texts.values())) == 1 and len(texts) == len(packed.sources):
+        return texts[0]
     if not texts:
         return None
     cases = " ".join(f"WHEN {number} THEN {text}" for number, text in texts.items())
     return f"CASE {SOURCE} {cases} ELSE true END"
 
 
-def _inputs(shares: Sequence[Share], served: Mapping[int, Sequence[int]]) -> Column:
+def _inputs(shares: Sequence[Share], served: Mapping[int, Sequence[int]]) -> str:
     """The input that a packed row is for, or one row for each of them."""
     if all(len(inputs) == 1 for inputs in served.values()):
         tags = {source: inputs[0] for source, inputs in served.items()}
         if all(source == number for source, number in tags.items()):
-            return F.expr(f"{SOURCE} AS {INPUT}")
+            return f"{SOURCE} AS {INPUT}"
         cases = " ".join(f"WHEN {source} THEN {number}S" for source, number in tags.items())
-        return F.expr(f"CASE {SOURCE} {cases} END AS {INPUT}")
+        return f"CASE {SOURCE} {cases} END AS {INPUT}"
     arrays = []
     for source, inputs in served.items():
         listed = []
@@ -78,7 +71,7 @@ def _inputs(shares: Sequence[Share], served: Mapping[int, Sequence[int]]) -> Col
             met = all_of(shares[number].conditions) if len(inputs) > 1 else None
             listed.append(f"{number}S" if met is None else f"IF({met}, {number}S, CAST(NULL AS SMALLINT))")
         arrays.append(f"WHEN {source} THEN array_compact(array({', '.join(listed)}))")
-    return F.expr(f"explode(CASE {SOURCE} {' '.join(arrays)} END) AS {INPUT}")
+    return f"explode(CASE {SOURCE} {' '.join(arrays)} END) AS {INPUT}"
 
 
 def _by_input(texts: Mapping[int, str], shares: Sequence[Share]) -> str:

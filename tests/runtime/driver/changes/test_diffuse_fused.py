@@ -17,14 +17,18 @@ from anabranch.errors import ConfigError
 from anabranch.manager.actions import Action
 from anabranch.manager.snapshot import Snapshot
 from anabranch.state.failpoints import VARIABLE
-from tests.oracle.referee import assert_same_rows, query
-from tests.oracle.steps import Steps
-from tests.runtime.driver.changes.test_diffusion_policy import ByCount
+from tests.oracle.referee import Stream, assert_same_rows, join, query
+from tests.oracle.steps import Kind, Steps
+from tests.runtime.driver.changes.test_diffusion_policy import SCHEMA, ByCount, busiest, rows
 from tests.runtime.driver.changes.test_reallocation import KINDS, LOWER, ONE_KEY, UPPER, batches, everything, feed
 
 pytestmark = pytest.mark.spark
 
 HOT = 2
+WINDOWED = (
+    "SELECT A.v AS a, B.v AS b, C.v AS c FROM A [RANGE 1 SECOND], B [RANGE 1 SECOND], C [RANGE 1 SECOND] "
+    "WHERE A.k = B.k AND B.k = C.k"
+)
 
 
 def opened(spark: SparkSession, folder: Path, **fields: object) -> Steps:
@@ -208,23 +212,27 @@ class FreeRounds:
         return actions
 
 
-def test_the_policy_sets_a_fused_join_apart_where_its_work_is_at_one_processor(
+def test_work_of_a_fused_join_that_was_at_one_processor_is_even_by_count_once_the_policy_has_set_it_apart(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    def hot(number: int) -> dict[str, pa.Table]:
-        one = batches(1)[0]
-        return {
-            name: table.set_column(0, "k", pa.array([HOT] * 20 + [n + number for n in range(10)], pa.int32()))
-            for name, table in one.items()
-        }
-
-    fed = [hot(number) for number in range(6)]
-    with opened(spark, tmp_path, settings={"policies": [FreeRounds()]}) as steps:
-        feed(steps, *fed[:5])
+    fed: dict[str, list[pa.Table]] = {"A": [], "B": [], "C": []}
+    skew = []
+    settings = {"policies": [FreeRounds()]}
+    kinds = dict.fromkeys("ABC", Kind(SCHEMA, "t", 0))
+    with Steps(
+        spark, tmp_path / "c", WINDOWED, kinds, processors=4, groups=64, joins="(A B) C", settings=settings
+    ) as steps:
+        for number in range(1, 8):
+            batch = {"A": rows(number, 30, 30, 0), "B": rows(number, 20, 20, 200), "C": rows(number, 25, 25, 100)}
+            for name, table in batch.items():
+                fed[name].append(table)
+            feed(steps, batch)
+            skew.append(busiest(steps))
         assert told(steps)[:2] == ["reallocate", "diffuse"]
-        [first, *_] = [event for event in steps.events.since() if event.kind == "reallocate"]
-        assert "times a processor's fair share" in first.reason
-        assert "ms for being apart from the join" in first.reason
-        feed(steps, fed[5])
-        assert any(len(routing.diffused) for routing in steps.runner.context.in_force.distribution.routings)
-        assert_same_rows(steps.answer, query(ONE_KEY, everything(fed)))
+        parted = next(event for event in steps.events.since() if event.kind == "reallocate")
+        assert "times a processor's fair share" in parted.reason
+        assert f"ms for being apart from the {LOWER}" in parted.reason
+        streams = {name: Stream(pa.concat_tables(tables), ["k"], "t", 1_000) for name, tables in fed.items()}
+        assert_same_rows(steps.answer, join(streams, ["A.v AS a", "B.v AS b", "C.v AS c"]))
+    assert min(skew[:3]) > 2, "one processor has nearly all of the work"
+    assert max(skew[4:]) <= 1.3

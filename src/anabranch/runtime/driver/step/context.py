@@ -31,8 +31,8 @@ from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.step.counters import Counters
 from anabranch.runtime.driver.step.result import StepResult, StepSettings
 from anabranch.runtime.driver.step.times import Times
+from anabranch.runtime.exchange.crossing import Crossing
 from anabranch.runtime.exchange.processors import Processors
-from anabranch.runtime.exchange.split import Split
 from anabranch.runtime.sinks.answers import Answers, Target
 from anabranch.state.manifest import Manifest
 from anabranch.state.runs.run import FileCuts
@@ -142,7 +142,7 @@ def reallocated_context(before: StepContext, plan: PreparedPlan, targets: Sequen
 
 
 def _processors(plan: PreparedPlan, answers: Answers) -> Processors:
-    return Processors(plan.layout, answers.plan, Split(plan.layout, plan.packing, plan.shares))
+    return Processors(plan.layout, answers.plan, Crossing(plan.layout, plan.packing, plan.shares))
 
 
 def _decision_maker(run: RunParts, shape: PlanShape, cuts: FileCuts | None = None) -> DecisionMaker:
