@@ -9,9 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 import anabranch as ab
+from tests.oracle.profiles import PROFILE
+
+# Properties without a number of examples of their own have no deadline either, and the same examples every time.
+settings.load_profile(PROFILE)
 
 # Tests run many small plans once each: compiling them thoroughly would take longer than running them, and so would
 # telling the JVM for every function of PySpark which line of Python it was called from. Without its second compiler the

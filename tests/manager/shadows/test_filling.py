@@ -70,7 +70,7 @@ def test_any_order_of_joins_is_filled_from_any_other_whatever_is_selected(seed: 
     beside = [Request(name, other, since=1) for name, other in others.items() if chance.random() < 0.5]
     before, after, *_ = orders(query, chance)
     asking = [Request("query", before, since=1), *beside]
-    shadowed = network_of([*asking, Request("shadow", after, since=1, track=7, shadow=True)], STREAMS)
+    shadowed = network_of([*asking, Request("shadow", after, since=1, track=7, shadow_of="query")], STREAMS)
     filling = planned_filling(shadowed, "query")
     leaves = [
         number

@@ -15,7 +15,7 @@ from anabranch.manager.patterns import Grouping, OperatorGraph, Tier
 from anabranch.manager.patterns.named import PATTERNS
 from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.tiers.clusters import checked_clusters
-from anabranch.manager.tiers.queries import at_home, holds, wanted
+from anabranch.manager.tiers.queries import at_home, check_stays, holds, wanted
 from anabranch.plan.allocation import KnownAllocation
 from tests.manager.patterns.graphs import graph_of, graphs
 from tests.oracle.profiles import examples
@@ -95,6 +95,18 @@ def test_a_query_stays_where_it_was_assigned_and_what_it_gets_new_goes_where_it_
     diffused = replace(sent, hosts={"op0": frozenset({0, 1, 2})})
     assert not holds(clusters, diffused), "a part of it, or what is on its way, is in another cluster"
     assert wanted(graph, None, sent) is graph
+
+
+def test_another_query_in_the_place_of_one_does_not_want_to_be_elsewhere() -> None:
+    clusters = checked_clusters(TWO)
+    graph = asked(graph_of([[], [0], []], queries=["a", "a", "b"]), a="eu", b=None)
+    sent = ((2, 3), (2, 3), (2, 3))
+    for wish in (None, "eu", "us"):
+        check_stays(graph, clusters, sent, "a", wish)
+    with pytest.raises(
+        ConfigError, match=r"'b' is in cluster 'us' .*; leave cluster='eu' out, .* run.send\('b', to='eu'"
+    ):
+        check_stays(graph, clusters, sent, "b", "eu")
 
 
 @pytest.mark.parametrize(

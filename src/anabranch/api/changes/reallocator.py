@@ -6,7 +6,7 @@ nobody is there who could be told of an error, so it is told as an event, and th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -60,13 +60,13 @@ class Reallocator:
         reason: str = ON_REQUEST,
     ) -> None:
         """Let operators go on at a processor, or at all of them."""
-        named = (operators,) if isinstance(operators, str) else tuple(operators)
+        named = _named("an operator", operators)
         self._migrator.check_idle("no operator can be reallocated")
         self._go([Wanted(named, SPREAD if to is None else to, reason, subplan, apart)])
 
     def send(self, queries: str | Sequence[str], to: str) -> None:
         """Let queries go on in another cluster of processors, with all their operators and the state of these."""
-        named = (queries,) if isinstance(queries, str) else tuple(queries)
+        named = _named("a query", queries)
         self._migrator.check_idle("no query can be sent")
         several = "queries" if len(named) > 1 else "query"
         self._go([Sent(named, to, f"the {several} {', '.join(map(repr, named))} went to the cluster {to!r}")])
@@ -189,6 +189,15 @@ class Reallocator:
             if host.opened.runner.failure is not None:
                 raise host.opened.runner.failure from None
             raise
+
+
+def _named(what: str, given: object) -> tuple[str, ...]:
+    """The names that a user gives, one or several; refused if they are no names."""
+    names = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)
+    for name in names:
+        if not isinstance(name, str):
+            raise ConfigError(f"give the name of {what}, or a list of names, not {given!r}")
+    return tuple(map(str, names))
 
 
 def _check_nothing_moves(context: StepContext, family: int, name: str) -> None:

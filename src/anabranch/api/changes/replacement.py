@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from pyspark.sql import DataFrame
 
 from anabranch.errors import ConfigError, did_you_mean
+from anabranch.manager.tiers.queries import check_stays
 from anabranch.observe.events import EventKind, EventLog
 from anabranch.plan.sharing.query_change import ChangePreview
 from anabranch.runtime.compile.prepared import PreparedPlan
@@ -132,4 +133,6 @@ class Changer:
         if name not in questions:
             raise ConfigError(f"there is no query {name!r} in this run; {did_you_mean(str(name), list(questions))}")
         host.check_sink(name, query)
+        graph, placements = context.plan.graph, context.in_force.distribution.placements
+        check_stays(graph, context.run.settings.clusters, placements, name, query._bound.cluster)
         return propose_change(context, questions, host.prepare, name, host.question_of(name, query))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from anabranch.errors import ConfigError, did_you_mean
 from anabranch.manager.costs.cost_table import CostModel, cost_table, text_of
 from anabranch.manager.distribution import Distribution
 from anabranch.manager.plan_shape import OperatorShape
@@ -49,7 +50,11 @@ class DistributionTable:
 
     def __getitem__(self, operator: str) -> AllocatedOperator:
         """The operator of a name."""
-        return next(entry for entry in self.operators if entry.operator == operator)
+        for entry in self.operators:
+            if entry.operator == operator:
+                return entry
+        known = [entry.operator for entry in self.operators]
+        raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), known)}")
 
     def __iter__(self) -> Iterator[AllocatedOperator]:
         """All operators."""

@@ -113,6 +113,12 @@ class CostTable:
         return moved
 
 
+def check_cost(cost: object) -> None:
+    """Refuse what is no cost model."""
+    if isinstance(cost, type) or not callable(getattr(cost, "costs", None)):
+        raise ConfigError(f"cost must be a cost model such as ab.CpuTime(), not {cost!r}")
+
+
 def cost_table(model: CostModel, snapshot: Snapshot) -> CostTable:
     """What a cost model makes of a snapshot."""
     given = model.costs(snapshot)

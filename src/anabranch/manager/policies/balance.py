@@ -14,13 +14,12 @@ from dataclasses import dataclass, field
 
 from anabranch.manager.actions import ReallocateOperator
 from anabranch.manager.costs import CostModel, CostTable, CpuTime
-from anabranch.manager.costs.cost_table import text_of
+from anabranch.manager.costs.cost_table import check_cost, text_of
 from anabranch.manager.policies.redistribution import (
     Calm,
     Eligible,
     Move,
     StateSize,
-    check_cost,
     check_eligible,
     check_share,
 )

@@ -18,13 +18,12 @@ from typing import NamedTuple
 
 from anabranch.manager.actions import ReallocateOperator
 from anabranch.manager.costs import CostModel, CostTable, NetworkOutputRate
-from anabranch.manager.costs.cost_table import text_of
+from anabranch.manager.costs.cost_table import check_cost, text_of
 from anabranch.manager.policies.redistribution import (
     Calm,
     Eligible,
     Move,
     StateSize,
-    check_cost,
     check_eligible,
     check_share,
 )

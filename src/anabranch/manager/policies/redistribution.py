@@ -97,12 +97,6 @@ def check_share(name: str, share: float) -> None:
         raise ConfigError(f"{name} is a share from 0 (any difference) to 1 (never), not {share!r}")
 
 
-def check_cost(cost: object) -> None:
-    """Refuse what is no cost model."""
-    if isinstance(cost, type) or not callable(getattr(cost, "costs", None)):
-        raise ConfigError(f"cost must be a cost model such as ab.CpuTime(), not {cost!r}")
-
-
 @dataclass(frozen=True, slots=True)
 class Asked:
     """Where an operator was to go, since which batch; how often it was decided on so far."""

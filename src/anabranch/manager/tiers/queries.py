@@ -8,9 +8,10 @@ A query is where its own operators are: those that it shares with no query befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from anabranch.errors import ConfigError
 from anabranch.manager.patterns.operator_graph import OperatorGraph
 from anabranch.manager.tiers.clusters import Clusters
 from anabranch.plan.allocation import KnownAllocation
@@ -32,6 +33,21 @@ def at_home(graph: OperatorGraph, clusters: Clusters | None, known: KnownAllocat
         return graph
     now = homes(graph, clusters, known.placements)
     return replace(graph, wishes={query: now.get(query, wish) for query, wish in graph.wishes.items()})
+
+
+def check_stays(
+    graph: OperatorGraph, clusters: Clusters | None, placements: Sequence[Placement], name: str, wish: str | None
+) -> None:
+    """Refuse another query in the place of the one of this name that wants to be in another cluster, since it goes on
+    with the state of that one where this lies. `placements` are those of operators now."""
+    if clusters is None or wish is None or wish == graph.wishes.get(name):
+        return
+    now = homes(graph, clusters, {op.identity: placements[op.number] for op in graph.operators}).get(name)
+    if now is not None and wish != now:
+        raise ConfigError(
+            f"the query {name!r} is in {clusters.text(now)}, and another one in its place goes on there; leave "
+            f"cluster={wish!r} out, and move it with run.send({name!r}, to={wish!r})"
+        )
 
 
 def homes(graph: OperatorGraph, clusters: Clusters, placements: Mapping[str, Placement]) -> dict[str, str]:

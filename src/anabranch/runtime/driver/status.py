@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from anabranch.manager.allocation.table import DistributionTable, distribution_table
 from anabranch.manager.costs import CostModel, CpuTime
+from anabranch.manager.costs.cost_table import check_cost
 from anabranch.manager.memory.debt import owes
 from anabranch.manager.runtime_monitor import Moment, RuntimeMonitor
 from anabranch.manager.waiting import is_spilled, rows_wait
@@ -82,9 +83,15 @@ class Status:
     def distribution(self, cost: CostModel | None = None) -> DistributionTable:
         """Where operators are, with the rates of the last step; costs are those of a cost model, by default that of the
         run's policies, if one of them has one."""
+        if cost is not None:
+            check_cost(cost)
         context = self.context
         distribution, results = context.in_force.distribution, list(context.run.results)
-        model = cost or next((p.cost for p in context.run.settings.policies if hasattr(p, "cost")), CpuTime())
+        model = (
+            cost
+            if cost is not None
+            else next((p.cost for p in context.run.settings.policies if hasattr(p, "cost")), CpuTime())
+        )
         run = context.run
         cuts = context.decision_maker.cuts
         monitor = RuntimeMonitor(context.shape, run.memory, cuts, run.clock, run.settings.properties)

@@ -125,6 +125,16 @@ def test_nothing_done_by_hand_leaves_a_cluster_but_a_query_that_is_sent(spark: S
             steps.send("join", to="u")
         with pytest.raises(ConfigError, match="there is no query 'joins'; did you mean 'join'"):
             steps.send("joins", to="us")
+        with pytest.raises(ConfigError, match="give the name of a query, or a list of names, not <Query"):
+            steps.send(steps.engine.sql(OTHER), to="us")  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="give the name of an operator, or a list of names, not None"):
+            steps.reallocate(None, to=1)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match="the query 'other' is in cluster 'eu'"):
+            steps.change("other", steps.engine.sql(OTHER + " AND A.v > 3", cluster="us"))
+        with pytest.raises(ConfigError, match="there is no operator 'join of A, C'; did you mean"):
+            steps.distribution()["join of A, C"]
+        with pytest.raises(ConfigError, match=r"cost must be a cost model such as ab.CpuTime\(\), not 'cpu'"):
+            steps.distribution("cpu")  # type: ignore[arg-type]
         steps.relocate(range(16), to=0)
         assert homes(steps) == {LOWER: "us", UPPER: "us", BESIDE: "eu"}, "groups of what is in that cluster"
         assert steps.distribution()[BESIDE].processors == (0,)
