@@ -127,6 +127,13 @@ def test_what_an_operator_gives_is_joined_like_a_stream_without_time(
         ({"over": "clikcs"}, "unknown stream 'clikcs'; did you mean 'clicks'"),
         ({"columns": ["pag"]}, "stream 'clicks' has no column 'pag'; did you mean 'page'"),
         ({"gives": "user STRNG"}, "operator 'sessions': "),
+        ({"gives": None}, "gives is a schema such as 'user STRING, clicks BIGINT', not None"),
+        ({"gives": "user STRING, user STRING"}, "gives has 'user' twice"),
+        ({"over": None}, "unknown stream None"),
+        ({"columns": "page"}, "columns must be a list of texts, not 'page'"),
+        ({"columns": ["page", "page"]}, "columns has 'page' twice"),
+        ({"key": None}, "key must be a list of texts, not None"),
+        ({"key": []}, "has no key; give an expression over 'clicks', as in key='user'"),
         ({"retention": "long"}, "operator 'sessions': "),
     ],
 )

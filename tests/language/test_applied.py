@@ -59,3 +59,11 @@ def test_both_are_joined_like_streams() -> None:
 def test_a_key_of_columns_that_the_operator_below_does_not_give_is_refused() -> None:
     with pytest.raises(QueryError, match="unknown column 'w'"):
         bound("SELECT w FROM second", key="w")
+
+
+@pytest.mark.parametrize(
+    "key", ["k, v", "k FROM first --", "k FROM first WHERE v > 1 --", "k FROM first UNION ALL SELECT v"]
+)
+def test_a_key_that_is_not_one_expression_is_refused(key: str) -> None:
+    with pytest.raises(QueryError, match="is not one expression|cannot be read"):
+        bound("SELECT w FROM second", key=key)

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from anabranch.api.query import Query
-from anabranch.api.registration import operator_schema, stream_schema
+from anabranch.api.registration import applied_operator, operator_schema, stream_schema
 from anabranch.api.run import Run
 from anabranch.api.start import start_run
 from anabranch.api.targets import check_writer
@@ -35,7 +35,7 @@ from anabranch.observe.numbers import format_bytes, parse_bytes
 from anabranch.plan.allocation import Allocation, KnownAllocation
 from anabranch.plan.network import Request
 from anabranch.plan.placement import EVEN, Placement, check_shares, even_placement
-from anabranch.plan.query import AppliedOperator, StreamSchema
+from anabranch.plan.query import StreamSchema
 from anabranch.runtime.compile.prepared import PreparedPlan
 from anabranch.runtime.driver.prepare import allocate, prepare
 from anabranch.runtime.driver.step.result import StepSettings
@@ -183,7 +183,7 @@ class Engine:
             gives: the columns of its results, as Spark writes schemas: "user STRING, clicks BIGINT".
             retention: how much event time a row is kept after it is settled; without it, for ever.
         """
-        applied = AppliedOperator(name, operator, tuple(columns), gives)
+        applied = applied_operator(name, operator, columns, gives)
         self._streams[name] = operator_schema(self.spark, applied, over, key, retention, self._streams)
 
     def sql(self, text: str, *, joins: str = "auto", emit: str = "tuple", cluster: str | None = None) -> Query:
@@ -257,6 +257,7 @@ class Engine:
         read_before: Sequence[str] = (),
         known: KnownAllocation | None = None,
         running: PreparedPlan | None = None,
+        stays: bool = False,
         checked: bool = False,
     ) -> PreparedPlan:
         return prepare(
@@ -272,6 +273,7 @@ class Engine:
             read_before=read_before,
             known=known,
             running=running,
+            stays=stays,
             checked=checked,
         )
 
@@ -281,9 +283,10 @@ class Engine:
         read_before: Sequence[str],
         known: KnownAllocation | None,
         running: PreparedPlan | None = None,
+        stays: bool = False,
     ) -> PreparedPlan:
         """Prepare queries that were checked one by one; the streaming query of a `running` plan is kept if it can."""
-        return self._prepare(requests, read_before=read_before, known=known, running=running, checked=True)
+        return self._prepare(requests, read_before=read_before, known=known, running=running, stays=stays, checked=True)
 
     def _allocate(self, plan: PreparedPlan, allocation: Allocation) -> PreparedPlan:
         """A running plan with its operators elsewhere."""

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from anabranch.errors import ConfigError, QueryError, did_you_mean
+from anabranch.kernel.operator import StatefulOperator
 from anabranch.language import parse_duration
 from anabranch.plan.query import RESERVED, Application, AppliedOperator, StreamSchema
 
@@ -56,9 +57,9 @@ def operator_schema(
     name, operator = applied.name, applied.operator
     if not isinstance(name, str) or not name or name.lower() in (other.lower() for other in registered):
         raise ConfigError(f"the operator's name {name!r} is empty or taken; choose another")
-    stream = registered.get(over)
+    stream = registered.get(over) if isinstance(over, str) else None
     if stream is None:
-        raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(over, list(registered))}")
+        raise ConfigError(f"operator {name!r}: unknown stream {over!r}; {did_you_mean(str(over), list(registered))}")
     if stream.application is not None and retention is not None:
         raise ConfigError(
             f"operator {name!r}: retention={retention!r} is of event time, which rows of the operator {over!r} do not "
@@ -71,13 +72,35 @@ def operator_schema(
     missing = [part for part in ("process", "keep", "waits") if not hasattr(operator, part)]
     if missing:
         raise ConfigError(f"operator {name!r}: {type(operator).__name__} has no {missing[0]}; see docs/operators.md")
-    keys = (key,) if isinstance(key, str) else tuple(key)
+    keys = _texts(name, "key", (key,) if isinstance(key, str) else key)
+    if not keys:
+        raise ConfigError(
+            f"operator {name!r} has no key; give an expression over {over!r}, as in key={stream.columns[0]!r}"
+        )
     try:
         results = spark.createDataFrame([], applied.result_ddl).schema.names
         kept_for = None if retention is None else parse_duration(retention)
     except (PySparkException, QueryError) as error:
         raise ConfigError(f"operator {name!r}: {error}") from None
+    _texts(name, "gives", results)
     return StreamSchema(name, tuple(results), application=Application(over, keys, kept_for, applied))
+
+
+def applied_operator(name: str, operator: StatefulOperator, columns: Sequence[str], gives: str) -> AppliedOperator:
+    """An operator of a user's own with the columns that it sees and gives, if these are texts."""
+    if not isinstance(gives, str) or not gives.strip():
+        raise ConfigError(f"operator {name!r}: gives is a schema such as 'user STRING, clicks BIGINT', not {gives!r}")
+    return AppliedOperator(name, operator, _texts(name, "columns", columns), gives)
+
+
+def _texts(name: str, what: str, given: object) -> tuple[str, ...]:
+    """An argument of an operator that is a list of texts; refused if it is none, or has one twice."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not all(isinstance(text, str) for text in given):
+        raise ConfigError(f"operator {name!r}: {what} must be a list of texts, not {given!r}")
+    twice = next((text for n, text in enumerate(given) if text in given[:n]), None)
+    if twice is not None:
+        raise ConfigError(f"operator {name!r}: {what} has {twice!r} twice; leave one out")
+    return tuple(given)
 
 
 def _time_column(name: str, stream: DataFrame, time: str | None) -> str | None:

@@ -228,10 +228,14 @@ def _over_an_operator(
 def _bound_key(key: str, stream: StreamSchema) -> str:
     """An expression over a stream with its columns as Spark SQL identifiers, so that others can be put in their
     places."""
-    source, tree = read(f"SELECT {key} AS key FROM {quote(stream.name)}")
-    (statement,) = take_apart(source, tree)
-    (item,) = read_items(statement, open_scope(source, statement.items, {stream.name: stream}, single=True))
-    return item.below
+    # A comment in the key ends with its line.
+    source, tree = read(f"SELECT {key}\n AS key FROM {quote(stream.name)}")
+    statements = take_apart(source, tree)
+    scope = open_scope(source, statements[0].items, {stream.name: stream}, single=True)
+    items = read_items(statements[0], scope)
+    if len(statements) > 1 or len(items) > 1 or statements[0].conditions:
+        raise QueryError(f"the key {key!r} is not one expression; a key of several is a list, such as key=['k', 'v']")
+    return items[0].below
 
 
 def _fed(inputs: Sequence[JoinInput], sources: Mapping[str, tuple[Source, ...]]) -> tuple[JoinInput, ...]:

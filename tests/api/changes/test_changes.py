@@ -49,8 +49,8 @@ class Streams:
         for feed in self.feeds.values():
             feed.add(**{name: [self._chance.choice([*range(5), None]) for _ in range(12)] for name in SCHEMA.names})
 
-    def engine(self) -> ab.Engine:
-        engine = ab.Engine(self.spark, self.directory / "checkpoint", 2, groups=16)
+    def engine(self, placement: str = "spread") -> ab.Engine:
+        engine = ab.Engine(self.spark, self.directory / "checkpoint", 2, groups=16, placement=placement)
         for name, feed in self.feeds.items():
             engine.register(name, feed.stream(self.spark))
         return engine
@@ -110,6 +110,27 @@ def test_what_is_read_already_answers_any_query_without_a_restart(streams: Strea
     streams.check("chain", CHAIN)
     for name, (text, _) in OVER_WHAT_IS_READ.items():
         streams.check(name, text, began[name], ended if name in ("other order", "itself") else None)
+
+
+def test_operators_stay_where_they_have_gone_when_queries_come_for_which_more_is_read(streams: Streams) -> None:
+    """Also if the pattern would place them otherwise beside those of the new query."""
+    engine = streams.engine(placement="grouping")
+    streams.add()
+    run = engine.start([streams.writer(engine, "chain", CHAIN, "(A B) C")])
+    try:
+        run.processAllAvailable()
+        started = run.runId
+        assert [operator.processors for operator in run.distribution()] == [(0,), (1,)]
+        run.reallocate([operator.operator for operator in run.distribution()], to=1)
+        run.add(streams.writer(engine, "column", ONE_COLUMN_MORE))
+        assert run.runId != started
+        assert {run.distribution()[name].processors for name in ("join of A, B", "join of C, A, B")} == {(1,)}
+        streams.add()
+        run.processAllAvailable()
+    finally:
+        run.stop()
+    streams.check("chain", CHAIN)
+    streams.check("column", ONE_COLUMN_MORE, 1)
 
 
 def test_a_crash_after_a_change_finds_the_change_or_what_was_before(

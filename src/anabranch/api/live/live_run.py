@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -121,9 +122,13 @@ class LiveRun:
     # Beginning.
 
     def launch(self, writers: dict[str, Writer], removed: Collection[str] = (), resumed: Step | None = None) -> None:
-        """Answer these queries from the checkpoint's last step on, with a new streaming query of Spark's."""
+        """Answer these queries from the checkpoint's last step on, with a new streaming query of Spark's.
+
+        In a run that goes on, operators stay where they are. A program that starts may want them elsewhere.
+        """
         engine, checkpoint = self.engine, self.checkpoint
-        proposal = propose(checkpoint, self.questions(writers), engine._prepare_again, removed)
+        prepare = partial(engine._prepare_again, stays=self.is_changing)
+        proposal = propose(checkpoint, self.questions(writers), prepare, removed)
         if resumed is not None:
             self.events.add(EventKind.RESUME, f"continuing after step {resumed.number}, batch {resumed.batch_id}")
         for warning in check_replay(checkpoint, proposal.plan, engine._sources.registered):

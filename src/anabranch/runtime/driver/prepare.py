@@ -44,6 +44,7 @@ def prepare(
     read_before: Sequence[str] = (),
     known: KnownAllocation | None = None,
     running: PreparedPlan | None = None,
+    stays: bool = False,
     checked: bool = False,
 ) -> PreparedPlan:
     """Put queries together and let Spark analyse their expressions, unless each of them was `checked` by itself.
@@ -51,9 +52,9 @@ def prepare(
     If a plan is `running` and its streaming query packs enough for the new plan, that query is kept. Otherwise streams
     are read anew. Those that were `read_before` stay the first ones, needed or not: Spark identifies sources by number.
 
-    Operators are placed on a number of `processors`. Those of a `known` allocation stay where they are, unless the
-    program asks for another placement than before; a running one does not. With `clusters` of processors, what a query
-    gets new goes to the cluster that the query is in.
+    Operators are placed on a number of `processors`. Those of a `known` allocation stay where they are if a plan is
+    `running` or a run `stays` as it is otherwise; a program that starts may ask for another placement than before. With
+    `clusters` of processors, what a query gets new goes to the cluster that the query is in.
     """
     network = network_of(requests, streams)
     all_streams = {**streams, **{schema.name: schema for schema in network.derived}}
@@ -69,7 +70,7 @@ def prepare(
     allocation = Allocation(initial)
     if known is not None and queries.holds(clusters, known):
         names = [operator.identity for operator in network.operators]
-        if running is not None or known.is_wanted(processors, names, initial):
+        if stays or running is not None or known.is_wanted(processors, names, initial):
             fresh = place(queries.at_home(graph, clusters, known))
             allocation = continued(known, names, fresh, graph.flow.rounds(fresh).families, processors)
     layout = lay_out(
