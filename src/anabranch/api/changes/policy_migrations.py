@@ -41,7 +41,7 @@ class PolicyMigrations:
         It may be called while another thread changes the run, since it waits until no step is made. If that one has
         closed the run's gate, as to start Spark's query anew, nothing is measured this time.
         """
-        if self._migrator.current is None and self._is_measured:
+        if self.measures:
             runner = self._migrator.host.opened.runner
             try:
                 measure_if_due(self._migrator.host)
@@ -54,12 +54,13 @@ class PolicyMigrations:
         return self._migrator.host.opened.runner.context
 
     @property
-    def _is_measured(self) -> bool:
-        """Whether policies compare orders of joins, and a query has several."""
+    def measures(self) -> bool:
+        """Whether policies compare orders of joins, and a query that does not migrate has several."""
         context = self._context
         queries = [request.query for request in context.plan.requests]
         has_choice = any(query.logical and len(query.inputs) > 2 for query in queries)
-        return has_choice and context.decision_maker.compares_orders and not context.run.orders.failed
+        compares = context.decision_maker.compares_orders and not context.run.orders.failed
+        return self._migrator.current is None and compares and has_choice
 
     def _begin(self, migration: MigrateQuery) -> None:
         query, joins = migration.query, migration.joins

@@ -47,7 +47,7 @@ def keep_going(run: LiveRun) -> None:
         if run.reallocator.has_work and run.spark_query.isActive:
             with run.lock:
                 run.reallocator.go_on()
-        if run.spark_query.isActive:
+        if run.by_policy.measures and run.spark_query.isActive:
             # Without the lock of the run: measuring waits for the batch under way, and a user may want to stop that.
             run.by_policy.measure()
         if run.runner.status.holds_back and run.runner.idle > IDLE:
