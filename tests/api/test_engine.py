@@ -61,12 +61,19 @@ def _total(values: pd.Series) -> int:
         ({"memory": -1}, "-1"),
         ({"checkpoint": "s3://bucket/checkpoint"}, "s3: storage is not supported"),
         ({"checkpoint": "file://elsewhere/checkpoint"}, "must not name a host"),
+        ({"spark": "local[2]"}, "spark must be a SparkSession, .*not 'local"),
+        ({"checkpoint": 3}, "a directory must be a path, such as 'state', not 3"),
         ({"policies": "adaptve"}, "policies must be .adaptive. or a list, such as"),
+        ({"policies": [ab.Diffusion]}, "write Diffusion\\(\\) instead of Diffusion"),
+        ({"policies": ["lazy-disk"]}, "write ab.LazyDisk\\(\\) instead of 'lazy-disk'"),
+        ({"policies": ab.Diffusion()}, "policies are a list: write policies=\\[Diffusion"),
+        ({"placement": ab.Grouping}, "write Grouping\\(\\) instead of Grouping"),
+        ({"placement": {"eu": [0, 1]}}, "write ab.Tier\\({'eu': \\[0, 1\\]}\\)"),
     ],
 )
 def test_unusable_settings_are_refused_at_once(spark: SparkSession, settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ab.Engine(spark, **{"checkpoint": "unused", **settings})
+        ab.Engine(**{"spark": spark, "checkpoint": "unused", **settings})
 
 
 @pytest.mark.parametrize(
@@ -78,6 +85,7 @@ def test_unusable_settings_are_refused_at_once(spark: SparkSession, settings: di
         ({"time": "att"}, "no column 'att'; did you mean 'at'"),
         ({"time": "day"}, "is date; it must be TIMESTAMP, TIMESTAMP_NTZ or BIGINT milliseconds"),
         ({"lateness": "1 second"}, "has a lateness but no time column"),
+        ({"time": "at", "lateness": 10}, "10 is not a length of time; write a number and a unit"),
         ({"time": "at", "lateness": "1 fortnight"}, "unknown unit of time 'fortnight'"),
         ({"time": "at", "lateness": "-1 seconds"}, "not a length of time"),
     ],

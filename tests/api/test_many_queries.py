@@ -273,6 +273,7 @@ def test_a_query_that_cannot_be_added_leaves_the_others_as_they_were(pair: Pair)
     [
         (lambda engine, path: [], "no query to start"),
         (lambda engine, path: [engine.sql(QUERY)], "takes writers, query.writeStream..., not Query"),
+        (lambda engine, path: engine.sql(QUERY).writeStream, "start.. takes a list of writers"),
         (lambda engine, path: [writer(engine, path, "self"), writer(engine, path, "self")], "called 'self'"),
         (
             lambda engine, path: [

@@ -56,6 +56,16 @@ def test_every_command_explains_itself(command: list[str]) -> None:
     assert "Usage:" in shown.stdout
 
 
+@pytest.mark.parametrize("command", [["inspect"], ["clean-up"], ["remove", "pairs"]])
+def test_a_folder_that_is_no_checkpoint_is_refused_alike_by_all_commands(command: list[str], tmp_path: Path) -> None:
+    name, *others = command
+    for folder, why in ((tmp_path, "is not a checkpoint of Anabranch"), (tmp_path / "nowhere", "does not exist")):
+        shown = run(app, [name, str(folder), *others])
+
+        assert shown.exit_code == 2
+        assert why in shown.stderr
+
+
 def test_the_version_is_told() -> None:
     assert run(app, ["--version"]).stdout == f"anabranch {anabranch.__version__}\n"
 

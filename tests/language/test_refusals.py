@@ -63,6 +63,21 @@ def test_a_clause_that_is_not_supported_is_refused_by_name(bind, text: str, cons
 
 
 @pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        (f"{JOIN} ORDER BY A.v", "sort them where you read them"),
+        (f"{JOIN} LIMIT 3", "limit it where you read the results"),
+        ("SELECT count(*) AS n FROM s A GROUP BY window(A.ts, '1 minute')", "as in A [RANGE 1 MINUTE]"),
+        (None, "a query must be a text, not None"),
+    ],
+)
+def test_what_people_bring_along_is_refused_with_what_there_is_instead(bind, text: str | None, advice: str) -> None:
+    with pytest.raises(QueryError) as caught:
+        bind(text)
+    assert advice in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("expression", "construct"),
     [
         ("A.v IN (SELECT 1)", "a subquery"),

@@ -135,6 +135,12 @@ def test_rows_per_second_are_those_of_the_clock_and_not_of_the_time_spent_on_bat
     assert any("500 overall" in line for line in drawn(story, 80, elapsed=10.0))
 
 
+def test_a_run_that_found_nothing_new_says_so_instead_of_zeros() -> None:
+    said = summary_line(Story(), 10.9)
+
+    assert said.startswith("no rows had arrived in 10.90 s; what an earlier run has processed is in the checkpoint")
+
+
 def test_what_happened_long_ago_does_not_count_as_of_late() -> None:
     story = Story()
     story.add(batch(0, rows=1_000_000))

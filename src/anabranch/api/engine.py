@@ -15,6 +15,7 @@ from anabranch.api.query import Query
 from anabranch.api.registration import applied_operator, operator_schema, stream_schema
 from anabranch.api.run import Run
 from anabranch.api.start import start_run
+from anabranch.api.targets import check_writer
 from anabranch.api.writer import Writer
 from anabranch.checkpoint.queries import REFUSE
 from anabranch.errors import ConfigError
@@ -25,7 +26,7 @@ from anabranch.manager.patterns import OperatorGraph, Pattern, Spread
 from anabranch.manager.patterns.named import SPREAD, pattern_of
 from anabranch.manager.patterns.pattern import placements_of
 from anabranch.manager.patterns.tier import clusters_of
-from anabranch.manager.policies import ADAPTIVE
+from anabranch.manager.policies import ADAPTIVE, check_policies
 from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.spill import Spill
 from anabranch.manager.snapshot import Policy
@@ -91,6 +92,8 @@ class Engine:
 
     def __post_init__(self) -> None:
         """Refuse unusable settings at once."""
+        if not isinstance(self.spark, SparkSession):
+            raise ConfigError(f"spark must be a SparkSession, as ab.local_session() gives it, not {self.spark!r}")
         local_path(self.checkpoint)
         check_groups(self.groups)
         clusters = clusters_of(pattern_of(self.placement))
@@ -115,13 +118,9 @@ class Engine:
             self.policies = (Spill(),)
         if self.policies == ADAPTIVE:
             self.policies = (Adaptive(),)
-        if not isinstance(self.policies, Sequence) or isinstance(self.policies, str):
-            raise ConfigError(f"policies must be {ADAPTIVE!r} or a list, such as [ab.Spill()], not {self.policies!r}")
-        for policy in self.policies:
-            if isinstance(policy, type) or not callable(getattr(policy, "decide", None)):
-                raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
-            if given is not None and isinstance(policy, Spill) and self.memory is None:
-                raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
+        check_policies(self.policies)
+        if given is not None and self.memory is None and any(isinstance(policy, Spill) for policy in self.policies):
+            raise ConfigError("ab.Spill() needs to know what fits: set memory=..., such as memory='200m'")
         remember_classes(self.spark)
 
     def __repr__(self) -> str:
@@ -224,10 +223,11 @@ class Engine:
 
         >>> run = engine.start([q1.writeStream.queryName("a").option("path", "a"), q2.writeStream.queryName("b")...])
         """
+        if isinstance(writers, Writer | Query):
+            raise ConfigError("start() takes a list of writers: engine.start([query.writeStream...])")
         writers = list(writers)
         for writer in writers:
-            if not isinstance(writer, Writer):
-                raise ConfigError(f"start() takes writers, query.writeStream..., not {type(writer).__name__}")
+            check_writer(writer, "start")
             if writer._query._engine is not self:
                 raise ConfigError("start() takes writers of this engine's own queries")
         return start_run(self, writers, missing)

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 UNNAMED = "query"
 
 
+def check_writer(writer: object, method: str) -> None:
+    """Refuse what a method was given instead of a writer, such as a query. A writer is known by its sink."""
+    if not isinstance(getattr(writer, "_sink", None), SinkOptions):
+        raise ConfigError(f"{method}() takes writers, query.writeStream..., not {type(writer).__name__}")
+
+
 def check_target(writer: Writer, spark: SparkSession) -> None:
     """Refuse a sink that cannot be written to, before anything is touched."""
     make_sink(writer._sink, spark, "", Path())

@@ -30,6 +30,7 @@ from anabranch.cli.run_files.run_file import RunFile, load
 from anabranch.cli.watch import choose_view, silent_view, watch
 from anabranch.cli.wording import doing, say, show_plan, show_query
 from anabranch.observe.events import EventKind
+from anabranch.observe.numbers import format_quantity
 from anabranch.observe.story import Story, per_second
 from anabranch.observe.terminal import summary_line
 
@@ -122,10 +123,14 @@ def _premise(file: RunFile) -> str:
 
 
 def _adaptations(story: Story) -> str:
+    """A sentence that sums up the adaptations; without pushes to disk nothing was postponed either."""
     moves, pushes, cleaned = (story.events[kind] for kind in (EventKind.RELOCATE, EventKind.SPILL, EventKind.CLEAN_UP))
+    text = f"adapted while it ran: {format_quantity(moves, 'relocation')} between processors"
+    if not pushes:
+        return f"{text}; nothing had to go to disk"
     return (
-        f"adapted while it ran: {moves} relocations between processors, {pushes} pushes to disk, and {cleaned} "
-        "clean-ups, which delivered what the pushes had postponed"
+        f"{text}, {format_quantity(pushes, 'push', 'pushes')} to disk, and {format_quantity(cleaned, 'clean-up')}, "
+        "which delivered what the pushes had postponed"
     )
 
 

@@ -10,12 +10,11 @@ import typer
 from rich.console import Console
 
 import anabranch
-from anabranch.checkpoint.folder.directory import Checkpoint
+from anabranch.checkpoint.existing import existing_checkpoint
 from anabranch.checkpoint.queries import remove_query
 from anabranch.checkpoint.settings import describe_engine
 from anabranch.cli.process.failures import AsJson, Debug, reported
 from anabranch.cli.wording import say
-from anabranch.errors import CheckpointError
 
 
 @reported
@@ -32,11 +31,7 @@ def remove(
     named one is not among them. What it wrote stays. State that no other query needs is deleted when the run is started
     again. No Spark is needed, and a run that is going on is refused: it has `run.remove`.
     """
-    opened = Checkpoint(checkpoint)
-    if not opened.exists():
-        raise CheckpointError(
-            f"{checkpoint} is no checkpoint of Anabranch; name the folder that a run was given as one"
-        )
+    opened = existing_checkpoint(checkpoint)
     version = describe_engine(anabranch.__version__, 1, None)["engine version"]
     left = remove_query(opened, name, version)
     if as_json:

@@ -18,6 +18,12 @@ from anabranch.language.dialect import WINDOW, identifier_span, span_of
 from anabranch.language.source import SourceText, Span
 from anabranch.language.windows import Window
 
+# What does the same for a continuous query, of clauses that people try first.
+INSTEAD = {
+    "order": "results come as they arise; sort them where you read them",
+    "limit": "a continuous query has no last row; limit it where you read the results",
+}
+
 # How users know the arguments of a Select that have another name in sqlglot.
 CLAUSES = {
     "with_": "WITH",
@@ -133,7 +139,8 @@ def _only_known(source: SourceText, node: exp.Expr) -> None:
         if value and name not in READ[type(node)]:
             if name == "operation_modifiers":
                 raise source.unsupported(" ".join(str(word) for word in value))
-            raise source.unsupported(CLAUSES.get(name, name.strip("_").replace("_", " ").upper()))
+            clause = CLAUSES.get(name, name.strip("_").replace("_", " ").upper())
+            raise source.unsupported(clause, hint=INSTEAD.get(name, ""))
 
 
 def _check_join(source: SourceText, join: exp.Join) -> None:

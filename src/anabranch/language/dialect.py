@@ -14,6 +14,7 @@ Three things differ from Spark's parser:
 
 from __future__ import annotations
 
+import re
 import typing
 
 from sqlglot import Token, TokenType, exp
@@ -36,6 +37,12 @@ _STATEMENTS = {*SparkParser.STATEMENT_PARSERS, *Spark.Tokenizer.COMMANDS} - {Tok
 # Refused by token, because the tree does not tell: LATERAL VIEW takes the streams after it for its columns,
 # and a pipe is folded into the query before it.
 _REWRITTEN = {TokenType.LATERAL: "LATERAL", TokenType.PIPE_GT: "the pipe syntax"}
+
+# What people bring along from Spark's own streams, and what there is instead.
+_GROUPS_BY_WINDOW = re.compile(r"\bGROUP\s+BY\b.*\bwindow\s*\(", re.IGNORECASE | re.DOTALL)
+_INSTEAD_OF_WINDOW = (
+    "windows are written in FROM, as in A [RANGE 1 MINUTE]; to group by the clock, use date_trunc('MINUTE', A.ts)"
+)
 
 _OWN_SYNTAX = ("CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM", "TRY_CAST")
 
@@ -99,6 +106,8 @@ class Cql(Spark):
 
 def read(text: str) -> tuple[SourceText, exp.Expr]:
     """The source and the syntax tree of the one statement in the text; `QueryError` if it cannot be read."""
+    if not isinstance(text, str):
+        raise QueryError(f"a query must be a text, not {text!r}")
     tokens = _one_statement(text, tokenize(text, Cql))
     parser = Cql().parser(error_level=ErrorLevel.IMMEDIATE)
     try:
@@ -155,4 +164,5 @@ def _syntax_error(text: str, error: ParseError) -> QueryError:
     token = detail.get("highlight") or " "
     offset = sum(len(row) + 1 for row in text.split("\n")[: line - 1]) + column - len(token)
     span = (offset, offset + len(token))
-    return QueryError(f"the query cannot be read near {token.strip() or 'its end'!r}" + excerpt(text, span))
+    hint = f"; {_INSTEAD_OF_WINDOW}" if _GROUPS_BY_WINDOW.search(text) else ""
+    return QueryError(f"the query cannot be read near {token.strip() or 'its end'!r}{hint}" + excerpt(text, span))

@@ -56,3 +56,8 @@ def numbered(groups: Sequence[int]) -> str:
         return f"group {groups[0]}"
     more = f" and {len(groups) - NAMED_GROUPS} more" if len(groups) > NAMED_GROUPS else ""
     return f"groups {', '.join(map(str, sorted(groups)[:NAMED_GROUPS]))}{more}"
+
+
+def format_quantity(count: int, one: str, several: str | None = None) -> str:
+    """A number with what it counts: "1 batch", "12 batches". Without `several` it ends in an s."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"

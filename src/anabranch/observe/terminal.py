@@ -166,6 +166,11 @@ def batch_line(batch: BatchSummary, rate: float) -> str:
 
 def summary_line(story: Story, elapsed: float) -> str:
     """A run in one line."""
+    if not story.count and not story.results:
+        return (
+            f"no rows had arrived in {format_seconds(elapsed)}; what an earlier run has processed is in the checkpoint "
+            "and is not read again"
+        )
     rate = per_second(story.rows, elapsed)
     return (
         f"{format_count(story.rows)} rows in, {result_count(story)} in {format_seconds(elapsed)} "

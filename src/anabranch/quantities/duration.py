@@ -34,12 +34,14 @@ def parse_duration(length: str | timedelta) -> int:
     """The length in microseconds; `QueryError` if it is not a length, negative, or not whole microseconds."""
     if isinstance(length, timedelta):
         return _checked(Fraction(length // timedelta(microseconds=1)), str(length))
+    hint = "write a number and a unit, as in '10 seconds'"
+    if not isinstance(length, str):
+        raise QueryError(f"{length!r} is not a length of time; {hint}")
     total = Fraction(0)
     position = 0
     while position < len(length) or position == 0:
         part = _PART.match(length, position)
         if part is None:
-            hint = "write a number and a unit, as in '10 seconds'"
             raise QueryError(f"{length!r} is not a length of time; {hint}")
         total += Fraction(part[1]) * _unit(part[2], length)
         position = part.end()

@@ -39,6 +39,8 @@ _CLOSING = b"}\n"
 
 def local_path(location: str | os.PathLike[str]) -> Path:
     """The directory that `location` (a path or a `file:` URI) names; other schemes are refused."""
+    if not isinstance(location, str | os.PathLike):
+        raise ConfigError(f"a directory must be a path, such as 'state', not {location!r}")
     text = os.fspath(location)
     parsed = urlparse(text)
     if parsed.scheme == "file":

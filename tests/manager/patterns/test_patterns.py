@@ -132,7 +132,7 @@ def test_patterns_have_names_and_what_is_none_is_refused() -> None:
     assert pattern_of("grouping") == Grouping()
     with pytest.raises(ConfigError, match="there is no placement 'groupng'; did you mean 'grouping'"):
         pattern_of("groupng")
-    with pytest.raises(ConfigError, match="a pattern such as ab.Grouping"):
+    with pytest.raises(ConfigError, match=r"write Grouping\(\) instead of Grouping"):
         pattern_of(Grouping)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="a pattern such as ab.Grouping"):
         pattern_of(None)  # type: ignore[arg-type]

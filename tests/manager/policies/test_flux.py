@@ -74,7 +74,7 @@ def test_only_what_arrived_in_the_round_counts_and_a_count_that_went_down_was_re
     assert list(policy.decide(first)) == []
     [move] = policy.decide(second)
     assert moved([move]) == [(1, 0, 1)], "1, 20 and 100 rows: the last would be too much for the receiver"
-    assert move.reason.endswith("expected then: is busy 67% of the time, is busy 40% of the time")
+    assert move.reason.endswith("expected then: the first is busy 67% of the time, the second is busy 40% of the time")
 
 
 def test_groups_with_state_on_disk_and_processors_with_a_move_under_way_are_left_alone() -> None:
@@ -88,14 +88,14 @@ def test_groups_that_are_diffused_stay_and_their_rows_count_all_the_same() -> No
     seen = snapshot(fed(0, {0: 60, 1: 30, 2: 10}, 1.0, diffused=[0]), fed(1, {10: 20}, 0.2))
     [move] = round_of(FluxLoad(), seen)
     assert moved([move]) == [(1, 0, 1)]
-    assert move.reason.endswith("expected then: is busy 70% of the time, is busy 50% of the time")
+    assert move.reason.endswith("expected then: the first is busy 70% of the time, the second is busy 50% of the time")
 
 
 def test_a_receiver_that_has_done_nothing_is_taken_to_be_as_fast_as_the_donor() -> None:
     seen = snapshot(fed(0, {0: 60, 1: 40}, 1.0), fed(1, {}))
     [move] = round_of(FluxLoad(), seen)
     assert moved([move]) == [(0, 0, 1)]
-    assert move.reason.endswith("expected then: is busy 40% of the time, is busy 60% of the time")
+    assert move.reason.endswith("expected then: the first is busy 40% of the time, the second is busy 60% of the time")
 
 
 def test_several_partitions_may_move_at_a_time_as_long_as_each_helps() -> None:

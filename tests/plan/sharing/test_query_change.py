@@ -22,9 +22,9 @@ def test_a_preview_is_a_table_with_a_line_for_each_state() -> None:
         "alerts: SELECT 1",
         "        becomes SELECT 2",
         "  state of  is              rows",
-        "  A         kept          12,000  rows before 1970-01-01 00:00:01.500 are gone: from now on",
+        "  A         kept          12,000  rows before 1970-01-01 00:00:01.500 are gone, all others are there",
         "  B         selected           7  rows that meet `v` > 1 and `w` = 2",
-        "  D         begins empty       0  no query has read this stream so far: from now on",
+        "  D         begins empty       0  no query has read this stream so far",
         "  A B       computed           0",
         "  C         forgotten",
     ]

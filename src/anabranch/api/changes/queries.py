@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.api.changes.checks import check_fits, check_may_restart
 from anabranch.api.changes.host import check_quiet, stopped
-from anabranch.api.targets import free_name
+from anabranch.api.targets import check_writer, free_name
 from anabranch.errors import ConfigError, did_you_mean
 from anabranch.observe.events import EventKind
 from anabranch.runtime.driver.open_run import propose, switch
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 def add_query(run: LiveRun, writer: Writer) -> None:
     """Answer one more query from the next batch on."""
+    check_writer(writer, "add")
     with run.lock:
         check_quiet(run, "added")
         name = free_name(writer, run.writers)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, format_quantity
 from anabranch.state.generation import spilled_groups
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -90,8 +90,8 @@ def clean_up_sentences(
             sizes = spilled_bytes(state.generations, count) + state.statistics.dense(count).bytes
             read, back = int(sizes[own.numbers()].sum()), len(own & cleaning.back)
             text = (
-                f"{operator.name}: {report.owed[number]:,} postponed results of {len(own)} groups of processor "
-                f"{report.processor} ({format_bytes(read)}){f', {back} active again' if back else ''}, "
+                f"{operator.name}: {report.owed[number]:,} postponed results of {format_quantity(len(own), 'group')} "
+                f"of processor {report.processor} ({format_bytes(read)}){f', {back} active again' if back else ''}, "
                 f"since {cleaning.reason}"
             )
             details = {

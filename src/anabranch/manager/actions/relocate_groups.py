@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes
+from anabranch.observe.numbers import format_bytes, format_quantity
 
 if TYPE_CHECKING:
     from anabranch.manager.actions.change import Change, Context
@@ -87,7 +87,7 @@ def note_relocations(change: Change, after: Distribution, relocations: Sequence[
 def _sentence(relocation: Relocation, plan: PlanShape) -> Sentence:
     move = relocation.move
     names = ", ".join(plan.operators[n].name for n in plan.members(move.family))
-    what = f"{names}: {len(move.groups)} groups ({format_bytes(move.bytes)})"
+    what = f"{names}: {format_quantity(len(move.groups), 'group')} ({format_bytes(move.bytes)})"
     where = f"from processor {move.sender} to processor {move.receiver}"
     details = {
         "groups": list(move.groups),

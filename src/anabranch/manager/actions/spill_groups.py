@@ -9,7 +9,7 @@ from anabranch.manager.actions.numbers import to_python_numbers
 from anabranch.manager.actions.sentence import Sentence
 from anabranch.manager.diffusable import diffused_among
 from anabranch.observe.events import EventKind
-from anabranch.observe.numbers import format_bytes, numbered
+from anabranch.observe.numbers import format_bytes, format_quantity, numbered
 from anabranch.state.groups import GroupSet
 from anabranch.state.lagging import answered
 from anabranch.state.manifest import Manifest
@@ -74,7 +74,7 @@ class SpillGroups:
 
     def _sentence(self, operator: str) -> Sentence:
         text = (
-            f"{operator}: {len(self.groups)} groups of processor {self.processor} pushed to disk "
+            f"{operator}: {format_quantity(len(self.groups), 'group')} of processor {self.processor} pushed to disk "
             f"({format_bytes(self.bytes)}), since {self.reason}"
         )
         details = {

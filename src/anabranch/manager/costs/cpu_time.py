@@ -28,4 +28,4 @@ class CpuTime:
 
     def text(self, cost: float) -> str:
         """A cost for people."""
-        return f"{cost:.0%} of its time"
+        return f"{cost:.{0 if cost >= 0.1 else 1}%} of its time"

@@ -27,4 +27,4 @@ class MemoryShare:
 
     def text(self, cost: float) -> str:
         """A cost for people."""
-        return f"{cost:.0%} of its memory"
+        return f"{cost:.{0 if cost >= 0.1 else 1}%} of its memory"

@@ -7,6 +7,9 @@ what users give). `clean_up` is the policy that every run has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from anabranch.errors import ConfigError
 from anabranch.manager.policies.active_disk import ActiveDisk
 from anabranch.manager.policies.adaptive import Adaptive
 from anabranch.manager.policies.auto_migrate import AutoMigrate
@@ -36,3 +39,22 @@ POLICIES = {
     "balance": Balance,
     "degradation": Degradation,
 }
+
+
+def check_policies(policies: object) -> None:
+    """Refuse what is no list of policies, with what was probably meant."""
+    if _decides(policies):
+        raise ConfigError(f"policies are a list: write policies=[{policies!r}]")
+    if not isinstance(policies, Sequence) or isinstance(policies, str):
+        raise ConfigError(f"policies must be {ADAPTIVE!r} or a list, such as [ab.Spill()], not {policies!r}")
+    for policy in policies:
+        if isinstance(policy, type) and callable(getattr(policy, "decide", None)):
+            raise ConfigError(f"policies are objects: write {policy.__name__}() instead of {policy.__name__}")
+        if isinstance(policy, str) and policy in POLICIES:
+            raise ConfigError(f"policies are objects: write ab.{POLICIES[policy].__name__}() instead of {policy!r}")
+        if not _decides(policy):
+            raise ConfigError(f"policies must be such as ab.Spill(), not {policy!r}")
+
+
+def _decides(policy: object) -> bool:
+    return not isinstance(policy, type) and callable(getattr(policy, "decide", None))

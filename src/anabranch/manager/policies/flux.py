@@ -130,7 +130,8 @@ def _even_out(donor: Site, receiver: Site, rule: Rule, most: int) -> list[Reloca
         taker = replace(taker, level=taker.level + weight * receiver.per_weight(donor), room=taker.room - size)
     reason = (
         f"processor {donor.processor} {rule.text(donor.level)}, processor {receiver.processor} "
-        f"{rule.text(receiver.level)}; expected then: {rule.text(giver.level)}, {rule.text(taker.level)}"
+        f"{rule.text(receiver.level)}; expected then: the first {rule.text(giver.level)}, the second "
+        f"{rule.text(taker.level)}"
     )
     return relocate(donor.processor, receiver.processor, donor.partitions, np.array(chosen, dtype=np.int64), reason)
 

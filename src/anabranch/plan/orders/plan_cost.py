@@ -64,11 +64,13 @@ def compared_plans(
             costs.setdefault(_unordered(cost), cost)
 
     def compared(cost: JoinOrderCost) -> PlanCost:
-        plan = PlanCost(cost.text, cost.intermediate_rate, cost.intermediate_rows, cost.exchanges, cost.work)
+        # Plain floats: samples count with NumPy, whose numbers print as np.float64(...).
+        rate, rows, work = map(float, (cost.intermediate_rate, cost.intermediate_rows, cost.work))
+        plan = PlanCost(cost.text, rate, rows, cost.exchanges, work)
         if cost is now:
             return replace(plan, in_force=True)
         migration = migration_between(query, running, cost.shape, estimates, lateness)
-        return replace(plan, migration_rows=migration.replayed)
+        return replace(plan, migration_rows=float(migration.replayed))
 
     return ranked(map(compared, costs.values()), "work")
 

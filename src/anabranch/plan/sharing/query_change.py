@@ -48,14 +48,14 @@ class StateChange:
         """What is to be known of it."""
         notes = []
         if self.fate is Fate.EMPTY:
-            notes.append("no query has read this stream so far: from now on")
+            notes.append("no query has read this stream so far")
         if self.selected_by:
             notes.append(f"rows that meet {' and '.join(self.selected_by)}")
         if self.gone_before is not None:
-            late = ", or came late," if self.late_rows_gone else ""
-            notes.append(f"rows before {event_time(self.gone_before)}{late} are gone: from now on")
+            late = ", and those that came late," if self.late_rows_gone else ""
+            notes.append(f"rows before {event_time(self.gone_before)}{late} are gone, all others are there")
         if self.dropped:
-            notes.append(f"rows that did not meet {' and '.join(self.dropped)} were not kept: from now on")
+            notes.append(f"rows that did not meet {' and '.join(self.dropped)} were not kept so far")
         return "; ".join(notes)
 
 

@@ -18,26 +18,30 @@ class Sessions:
 
     def __init__(self) -> None:
         """No batch has come yet."""
-        self._ready = False
+        self._session: SparkSession | None = None
         self._of_sinks: SparkSession | None = None
 
-    def start(self, session: SparkSession) -> None:
-        """Make the settings of the streaming query's own session, once, when its first batch arrives."""
-        if self._ready:
-            return
-        if self._of_sinks is None:
-            self._of_sinks = session_like(session)
-        prepare_session(session)
-        self._ready = True
+    def start(self, packed: DataFrame) -> DataFrame:
+        """Prepare the streaming query's own session, once, when its first batch arrives; returns the batch.
 
-    def start_anew(self, session: SparkSession) -> None:
-        """Prepare another session."""
-        self._ready = False
-        self.start(session)
+        PySpark makes a new object of that session for every batch. What it has asked the JVM for is remembered in the
+        first one, so that is the session of all batches.
+        """
+        if self._session is None:
+            self._session = packed.sparkSession
+            if self._of_sinks is None:
+                self._of_sinks = session_like(self._session)
+            prepare_session(self._session)
+        return DataFrame(packed._jdf, self._session)
+
+    def start_anew(self, packed: DataFrame) -> None:
+        """Prepare the session of a step without a batch."""
+        self.forget()
+        self.start(packed)
 
     def forget(self) -> None:
         """Prepare another session for the next step."""
-        self._ready = False
+        self._session = None
 
     @property
     def of_sinks(self) -> SparkSession:

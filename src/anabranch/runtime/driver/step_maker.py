@@ -41,7 +41,7 @@ class StepMaker:
 
     def make_batch(self, packed: DataFrame, batch_id: int) -> None:
         """Make the step of a batch; a batch that was committed before is skipped."""
-        self._sessions.start(packed.sparkSession)
+        packed = self._sessions.start(packed)
         run = self.context.run
         if not check_batch(self.context.in_force.last, batch_id, run.checkpoint.path):
             run.events.add(EventKind.SKIP, f"batch {batch_id} was committed before; Spark repeats it after a restart")
@@ -51,13 +51,13 @@ class StepMaker:
 
     def make_extra(self, packed: DataFrame, kind: StepKind) -> None:
         """Make a step without a batch; `packed` has no rows."""
-        self._sessions.start_anew(packed.sparkSession)
+        self._sessions.start_anew(packed)
         self.context.run.checkpoint.check_epoch()
         self._make(packed, kind)
 
     def make_announced(self, packed: DataFrame, step: Announced) -> None:
         """Make a step without a batch that is put on record first, so that it is made again after a crash."""
-        self._sessions.start_anew(packed.sparkSession)
+        self._sessions.start_anew(packed)
         self.context.run.checkpoint.check_epoch()
         self.context.run.checkpoint.records.announce(step, self.context.run.checkpoint.epoch)
         failpoint(f"{step.name}.announced")

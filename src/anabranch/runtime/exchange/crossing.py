@@ -58,10 +58,10 @@ class Crossing:
         return Selection(*self._steps(number, limited))
 
     def _steps(self, number: int, limited: bool) -> tuple[SelectionStep, ...]:
-        marks = () if self._layout.narrow else marking(self._columns(number), limited=limited)
+        marks = () if self._layout.narrow else marking(self.columns(number), limited=limited)
         return (*self._packed[number], *marks, *self._addresses[number].multiplied)
 
-    def _columns(self, number: int) -> dict[str, T.DataType]:
+    def columns(self, number: int) -> dict[str, T.DataType]:
         """The columns of rows that cross the exchange before a round."""
         own: dict[str, T.DataType] = {}
         if not number or INPUT in self._layout.exchanges[number - 1].yielded.names:

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from anabranch.errors import InconsistentStepError
@@ -26,7 +27,7 @@ from anabranch.processor.tasks import ProcessorPlan, StepTask
 from anabranch.runtime.compile.layout import Layout
 from anabranch.runtime.exchange.crossing import Crossing
 from anabranch.runtime.exchange.long_rows import limit_batches, must_limit
-from anabranch.runtime.spark.internals import empty_frame, exchanged_rows
+from anabranch.runtime.spark.internals import empty_frame, exchanged_rows, map_in_arrow
 from anabranch.runtime.spark.worker import settle_worker
 from anabranch.state.groups import GroupSet
 from anabranch.state.manifest import Manifest
@@ -60,6 +61,7 @@ class Processors:
         """All processors have the same plan. Rows come to them by its `crossing`."""
         self._layout = layout
         self._crossing = crossing
+        self._columns = [list(map(F.col, crossing.columns(nth))) for nth in range(len(plan.rounds))]
         self._plan = plan
         self._routings: Sequence[Routing] = ()
         self._owned: list[tuple[GroupSet, ...]] = []
@@ -131,7 +133,7 @@ class Processors:
         frames: list[DataFrame] = []
         for nth, schema in enumerate([*(exchange.yielded for exchange in self._layout.exchanges), NAMES]):
             routed = self._crossing.sent(nth, limited=self._limited)(frames[-1] if nth else packed)
-            frames.append(routed.mapInArrow(_task_function(self._plan, tasks, nth), schema))
+            frames.append(map_in_arrow(routed, _task_function(self._plan, tasks, nth), schema, self._columns[nth]))
         return frames
 
     def _count(self, number: int, rows: DataFrame) -> int:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import pandas_udf
+from pyspark.util import PythonEvalType
+
+ArrowFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 EXCHANGE = "Exchange"
 
@@ -45,6 +50,15 @@ def empty_frame(spark: SparkSession, schema: T.StructType) -> DataFrame:
     """
     rows = spark.sparkContext._jsc.emptyRDD().rdd()
     return DataFrame(spark._jsparkSession.applySchemaToPythonRDD(rows, schema.json()), spark)
+
+
+def map_in_arrow(
+    rows: DataFrame, function: ArrowFunction, schema: T.StructType, columns: Sequence[Column]
+) -> DataFrame:
+    """What `mapInArrow` does. It asks the JVM for the schema of the rows, and then for one column after the other; here
+    all of them are given."""
+    udf = pandas_udf(function, returnType=schema, functionType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)  # type: ignore[call-overload]
+    return DataFrame(rows._jdf.mapInArrow(udf(*columns)._jc, False, None), rows.sparkSession)
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class Selection:
         self._steps = steps
         self._nodes: list[_Node] = []
         self._parsed: list[Any] = []
+        self._of_rows: Any = None
         self._columns = ""  # of the last data frame, with the ids that Spark has given them
         self._resolved: list[Any] | None = None  # the expressions as Spark has analysed them over these columns
 
@@ -61,6 +62,7 @@ class Selection:
         if not self._nodes:
             self._nodes = [_node(step, session) for step in self._steps]
             self._parsed = [_parsed(step, session) for step in self._steps]
+            self._of_rows = spark_class(session, "classic.Dataset").ofRows
         columns = plan.output().toString()
         if columns != self._columns:
             self._resolved = None
@@ -73,7 +75,7 @@ class Selection:
     def _applied(self, plan: Any, session: SparkSession, expressions: Sequence[Any]) -> DataFrame:
         for node, own in zip(self._nodes, expressions, strict=True):
             plan = node(own, plan)
-        return DataFrame(spark_class(session, "classic.Dataset").ofRows(session._jsparkSession, plan), session)
+        return DataFrame(self._of_rows(session._jsparkSession, plan), session)
 
     def _analysed(self, selected: DataFrame, plan: Any) -> list[Any]:
         """The expressions of the steps after analysis; as they were parsed, if that has put other nodes on the plan."""

@@ -152,7 +152,7 @@ def test_a_condition_less_has_to_be_allowed_and_goes_on_with_the_rows_that_are_t
             steps.feed(batch)
         preview = steps.public.preview("query", wide)
         assert preview.is_possible
-        lacking = "rows that did not meet `v` > 1 were not kept: from now on"
+        lacking = "rows that did not meet `v` > 1 were not kept so far"
         assert str(preview).splitlines() == [
             f"query: {narrow}",
             f"       becomes {wide}",
@@ -261,7 +261,7 @@ def test_a_tighter_window_is_exact_and_a_wider_one_from_the_time_on_that_is_told
     assert gone["B"] is None
     newest = max(value for batch in before for value in batch["B"]["t"].to_pylist())
     assert gone["A"] == newest * 1000 - 5_000 - 20_000, "the watermark of B, less the window of A until then"
-    assert f"rows before 1970-01-01 00:00:00.{gone['A'] // 1000:03d} are gone: from now on" in str(preview)
+    assert f"rows before 1970-01-01 00:00:00.{gone['A'] // 1000:03d} are gone, all others are there" in str(preview)
     everything = difference(within(60, 30, before), within(60, 30, [*before, *phases[2]]))[0]
     kept = [{**batch, "A": query(f"SELECT * FROM A WHERE t * 1000 >= {gone['A']}", batch)} for batch in before]
     promised = difference(within(60, 30, kept), within(60, 30, [*kept, *phases[2]]))[0]
@@ -340,7 +340,7 @@ def test_after_a_crash_the_old_query_is_in_force_or_the_new_one(
 def test_what_cannot_be_done_is_said_before_and_changes_nothing(spark: SparkSession, tmp_path: Path) -> None:
     chance, fed = random.Random(7), []
     with Steps(spark, tmp_path / "c", PAIR, KINDS, processors=2) as steps:
-        with pytest.raises(ConfigError, match="has not answered anything yet"):
+        with pytest.raises(ConfigError, match="has not seen a batch yet"):
             steps.public.preview("query", PAIR + " AND A.v > 1")
         fed.append(rows(chance))
         steps.feed(fed[-1])

@@ -50,7 +50,10 @@ def propose_change(
     """Plan to replace a query by another one."""
     checkpoint, last = context.run.checkpoint, context.in_force.last
     if last is None or name not in answered_queries(checkpoint, last):
-        raise ConfigError(f"the query {name!r} has not answered anything yet, so it has no state; start it anew")
+        raise ConfigError(
+            f"the query {name!r} has not seen a batch yet, so it has no state to go on with; wait for its first batch, "
+            "or add() the other one and then remove() it"
+        )
     current = next(request for request in context.plan.requests if request.name == name)
     preview = ChangePreview(name, current.query.text, changed.query.text)
     refused = [] if questions[name].described != changed.described else ["this is the query that is answered already"]
