@@ -92,10 +92,13 @@ def test_anything_else_that_differs_is_refused_and_named(
         return str(caught.value)
 
     assert "groups was 16 and is now 32" in refusal(setting.query(groups=32))
-    assert "lateness (us) was 60000000 and is now 1000000" in refusal(setting.query(lateness="1 second"))
+    assert "lateness was 60 s and is now 1 s" in refusal(setting.query(lateness="1 second"))
     assert "A, time column was 'at' and is now 'other'" in refusal(setting.query(time="other"))
     assert "A, columns, v was 'bigint' and is now 'double'" in refusal(setting.query(a_type="double"))
-    assert "A, window (us) was 5000000 and is now 6000000" in refusal(setting.query(QUERY.replace("5 SEC", "6 SEC")))
+    windowed = refusal(setting.query(QUERY.replace("5 SEC", "6 SEC")))
+    assert "inputs, A, window was 5 s and is now 6 s" in windowed
+    assert windowed.count("is now 6 s") == 1
+    assert "replace it by run.change(name, query)" in windowed
     changed = refusal(setting.query(QUERY + " AND A.v > 0"))
     assert "A, predicate was absent and is now '`v` > 0'" in changed
     assert f"checkpoint {tmp_path / 'checkpoint'} cannot be resumed" in changed

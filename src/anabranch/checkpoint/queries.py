@@ -25,6 +25,10 @@ from anabranch.state.store import Json
 REFUSE = "refuse"
 REMOVE = "remove"
 
+# How a description marks times, and where it has windows by alias.
+MICROSECONDS = " (us)"
+WINDOWS = "query, windows"
+
 
 def answered_queries(checkpoint: Checkpoint, last: Step) -> Json:
     """The queries that the last step was made with and that have not been removed since, by name."""
@@ -146,18 +150,30 @@ def former_queries(checkpoint: Checkpoint, changed: str | None = None, text: str
 def _check_same(checkpoint: Checkpoint, described: Mapping[str, Json], before: Mapping[str, Json]) -> None:
     """Refuse queries that are not described as they were `before`; both are by name."""
     shared = {name: before[name] for name in described if name in before}
-    mismatches = [
-        f"{place} was {short(was)} and is now {short(now)}"
+    found = [
+        difference
         for name, entry in shared.items()
-        for place, was, now in differences({"query": entry["query"]}, {"query": described[name]})
+        for difference in differences({"query": entry["query"]}, {"query": described[name]})
     ]
+    # What inputs say of their windows is there a second time, by alias.
+    mismatches = [_mismatch(*difference) for difference in found if not difference[0].startswith(WINDOWS)]
+    mismatches = mismatches or [_mismatch(*difference) for difference in found]
     for name, entry in shared.items():
         _check_not_replaced(name, described[name], entry)
     if mismatches:
         raise ResumeMismatchError(
             f"checkpoint {checkpoint.path} cannot be resumed: {'; '.join(mismatches)}. Run the query it was made with, "
-            "or give the changed one a new checkpoint directory"
+            "or give the changed one a new checkpoint directory (or delete this one, with all that it has seen). To go "
+            "on with the state, run the old query and replace it by run.change(name, query)"
         )
+
+
+def _mismatch(place: str, was: Any, now: Any) -> str:
+    """A difference in words; times in seconds."""
+    if MICROSECONDS in place:
+        was, now = (f"{value / 1e6:g} s" if isinstance(value, int) else short(value) for value in (was, now))
+        return f"{place.replace(MICROSECONDS, '')} was {was} and is now {now}"
+    return f"{place} was {short(was)} and is now {short(now)}"
 
 
 def _check_not_replaced(name: str, described: Json, before: Json) -> None:

@@ -53,6 +53,7 @@ def run(
             query = launch.prepare(spark, described)
         show_plan(console, query)
         if check:
+            launch.check_sink(query, described)
             say(console, f"{file}: nothing to object to")
             return
         console.print()

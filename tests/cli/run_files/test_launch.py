@@ -68,6 +68,14 @@ def test_a_stream_that_cannot_be_opened_is_refused_in_one_line(
     assert "SQLSTATE" not in str(refused.value)
 
 
+def test_a_sink_that_a_run_would_be_refused_with_is_refused_by_a_check(spark: SparkSession, tmp_path: Path) -> None:
+    described = run_file(tmp_path)
+    query = launch.prepare(spark, described)
+    launch.check_sink(query, described)
+    with pytest.raises(ConfigError, match="no format 'parket' to write to; did you mean 'parquet'"):
+        launch.check_sink(query, replace(described, sink=replace(described.sink, format="parket")))
+
+
 def test_what_an_exception_of_the_jvm_says_is_told(spark: SparkSession) -> None:
     assert spark._jvm is not None
     with pytest.raises(Py4JJavaError) as failed:

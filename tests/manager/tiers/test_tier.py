@@ -130,6 +130,14 @@ def test_clusters_that_make_no_sense_are_refused(clusters: object, told: str) ->
         Tier(clusters)  # type: ignore[arg-type]
 
 
+def test_a_tier_keeps_its_clusters_whatever_becomes_of_those_that_it_was_given() -> None:
+    given = {"eu": [0, 1], "us": [2]}
+    tier = Tier(given)
+    given["us"].append(3)
+    del given["eu"]
+    assert tier == Tier({"eu": (0, 1), "us": (2,)})
+
+
 def test_other_arguments_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="there is no placement 'groupng'; did you mean 'grouping'"):
         Tier(TWO, "groupng")

@@ -14,6 +14,8 @@ from anabranch.api.query import Query
 from anabranch.api.run import Run
 from anabranch.api.synthetic import FORMAT as SYNTHETIC
 from anabranch.api.synthetic import register_sources
+from anabranch.api.targets import check_target
+from anabranch.api.writer import Writer
 from anabranch.cli.process.failures import first_line
 from anabranch.cli.run_files.run_file import RunFile, StreamSource
 from anabranch.errors import ConfigError
@@ -61,17 +63,29 @@ def prepare(spark: SparkSession, file: RunFile) -> Query:
     return engine.sql(file.query, joins=file.joins, emit=file.emit)
 
 
-def start(query: Query, file: RunFile) -> Run:
-    """Start the query with the sink and the trigger of the file."""
+def writer_of(query: Query, file: RunFile) -> Writer:
+    """A writer with the sink and the trigger of the file."""
     writer = query.writeStream.format(file.sink.format).options(**file.sink.options)
     if file.sink.partition_by:
         writer = writer.partitionBy(*file.sink.partition_by)
+    if file.sink.path is not None:
+        writer = writer.option("path", file.sink.path)
     if file.processing_time is None:
-        writer = writer.trigger(availableNow=True)
-    else:
-        writer = writer.trigger(processingTime=file.processing_time)
+        return writer.trigger(availableNow=True)
+    return writer.trigger(processingTime=file.processing_time)
+
+
+def check_sink(query: Query, file: RunFile) -> None:
+    """Refuse a sink that a run would be refused with; nothing is started."""
+    writer = writer_of(query, file)
+    writer._check_partitions()
+    check_target(writer, query._engine.spark)
+
+
+def start(query: Query, file: RunFile) -> Run:
+    """Start the query."""
     try:
-        return writer.start(file.sink.path)
+        return writer_of(query, file).start()
     except (Py4JJavaError, PySparkException) as error:
         raise ConfigError(f"{file.source.name}: Spark cannot start the run: {first_line(error)}") from error
 

@@ -35,8 +35,8 @@ class Tier:
     pattern: Pattern | str = field(default_factory=Spread)
 
     def __post_init__(self) -> None:
-        """Refuse what makes no sense at once."""
-        checked_clusters(self.clusters)
+        """Refuse what makes no sense at once, and keep the clusters as they are now."""
+        object.__setattr__(self, "clusters", checked_clusters(self.clusters).named)
         if isinstance(pattern_of(self.pattern), Tier):
             raise ConfigError("the pattern inside of a cluster places operators over processors; it cannot be a Tier")
 

@@ -1,7 +1,8 @@
 """Which cluster each query is in: as a program wants it, and as it is.
 
 What a program wants of a query is a cluster by name, or nothing. If it wants nothing, what was assigned when the query
-began is wanted from then on, so that queries which are removed, or begin later, change nothing for the others.
+began is wanted from then on, so that queries which are removed, or begin later, change nothing for the others, unless
+they share operators.
 
 A query is where its own operators are: those that it shares with no query before it.
 """
