@@ -41,10 +41,11 @@ def relocation(
     _check_groups(distribution, groups)
     check_processor(distribution, receiver)
     change = Change(distribution)
-    for family in _families(context.plan, operator):
+    families = _families(context.plan, operator)
+    if operator is None and clusters is not None:
+        families = _beside(families, distribution, receiver, clusters)
+    for family in families:
         homes = distribution.routings[family].placement
-        if operator is None and clusters is not None and receiver not in clusters.beside(homes):
-            continue
         for sender in sorted({homes[group] for group in groups} - {receiver}):
             own = tuple(group for group in groups if homes[group] == sender)
             size = context.connections.size(change.distribution, family, own, sender)
@@ -201,6 +202,18 @@ def _families(plan: PlanShape, operator: str | None) -> list[int]:
     if not isinstance(operator, str) or operator not in names:
         raise ConfigError(f"there is no operator {operator!r}; {did_you_mean(str(operator), list(names))}")
     return [names[operator]]
+
+
+def _beside(families: Sequence[int], distribution: Distribution, receiver: int, clusters: Clusters) -> list[int]:
+    """The families in the cluster of a processor; refused if there is none."""
+    beside = [n for n in families if receiver in clusters.beside(distribution.routings[n].placement)]
+    name = clusters.of_processor(receiver)
+    if not beside and name is not None:
+        raise ConfigError(
+            f"no operator is in {clusters.text(name)}, so no group can go there; send a query there first: "
+            f"run.send(query, to={name!r})"
+        )
+    return beside
 
 
 def operator_named(plan: PlanShape, operator: str | None) -> OperatorShape:
