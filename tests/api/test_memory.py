@@ -186,8 +186,8 @@ def test_a_spill_that_makes_no_sense_is_refused_at_once(settings: dict, says: st
 def test_policies_that_cannot_work_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="set memory="):
         ab.Engine(spark, tmp_path, policies=[ab.Spill()])
-    for wrong in (["spill"], 5, "spill"):
-        with pytest.raises(ConfigError, match="policies must be"):
+    for wrong, says in ((["spill"], "write ab.Spill"), (5, "policies must be"), ("spill", "policies must be")):
+        with pytest.raises(ConfigError, match=says):
             ab.Engine(spark, tmp_path, memory="1m", policies=wrong)
 
 

@@ -161,7 +161,7 @@ def test_a_run_goes_on_with_clusters_and_without(
                 assert "cluster 'eu'" in steps._run._answered["query"].query.plan
                 with pytest.raises(ConfigError, match=r"no operator is in cluster 'us' .*run.send\(query, to='us'\)"):
                     steps.relocate([0], to=1)
-                monkeypatch.setenv(VARIABLE, "reallocation.committed=raise")
+                monkeypatch.setenv(VARIABLE, f"reallocation.committed=raise@once:{tmp_path / 'marker'}")
                 with pytest.raises(Exception, match="failpoint"):
                     steps.send("query", to="us")
                 monkeypatch.delenv(VARIABLE)
