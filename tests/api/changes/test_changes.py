@@ -78,14 +78,15 @@ def test_what_is_read_already_answers_any_query_without_a_restart(streams: Strea
     try:
         run.processAllAvailable()
         started = run.runId
-        for name, (text, joins) in OVER_WHAT_IS_READ.items():
+        for number, (name, (text, joins)) in enumerate(OVER_WHAT_IS_READ.items()):
             began[name] = len(streams.feeds["A"].batches)
             run.add(streams.writer(engine, name, text, joins))
             assert run.runId == started, name
             if name == "filtered":
                 run.relocate(range(8), to=1)
-            streams.add()
-            run.processAllAvailable()
+            if number % 2 or number == len(OVER_WHAT_IS_READ) - 1:
+                streams.add()
+                run.processAllAvailable()
         run.remove("other order")
         run.remove("itself")
         ended = len(streams.feeds["A"].batches)
