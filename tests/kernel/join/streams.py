@@ -178,7 +178,7 @@ def share_with_results(strategy: st.SearchStrategy) -> float:
     """Of the joins that a property tries, how many have an answer to get wrong."""
     found = []
 
-    @examples(40)
+    @examples(200)
     @given(strategy)
     def look(join: Join) -> None:
         found.append(bool(nested_loops(join)))
