@@ -58,9 +58,10 @@ class Estimates(Protocol):
 class IndependentEstimates:
     """The textbook's product of rates, windows and selectivities.
 
-    `rates` are rows per second, `windows` seconds (None is unbounded) and `stored` rows, each per input. A class has
-    the inputs that it `reaches` and an `equal` share: that of all pairs of rows that are equal in it, so that n inputs
-    of it multiply by its n-1st power. `pairs` are selectivities of what is between two inputs beside the classes.
+    `rates` are rows per second, `windows` seconds (None is unbounded) and `stored` rows, each per input; rows lie in
+    state for `residences` seconds, which are the windows unless more is said. A class has the inputs that it `reaches`
+    and an `equal` share: that of all pairs of rows that are equal in it, so that n inputs of it multiply by its n-1st
+    power. `pairs` are selectivities of what is between two inputs beside the classes.
     """
 
     rates: tuple[float, ...]
@@ -69,6 +70,7 @@ class IndependentEstimates:
     reaches: tuple[InputNumbers, ...] = ()
     equal: tuple[float, ...] = ()
     pairs: Mapping[Inputs, float] = field(default_factory=dict)
+    residences: tuple[float | None, ...] = ()
 
     def __post_init__(self) -> None:
         if not len(self.rates) == len(self.windows) == len(self.stored):
@@ -80,7 +82,8 @@ class IndependentEstimates:
         """Joined rows in state."""
         if len(inputs) == 1:
             return self.stored[min(inputs)]
-        bounded = [window for n in inputs if (window := self.windows[n]) is not None]
+        residences = self.residences or self.windows
+        bounded = [seconds for n in inputs if (seconds := residences[n]) is not None]
         others = [window for n, window in enumerate(self.windows) if n not in inputs]
         if bounded and None not in others:
             return self.rate(inputs) * min(bounded)

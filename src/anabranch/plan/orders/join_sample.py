@@ -13,9 +13,9 @@ the rows that were kept, averaged over the inputs, which is exact where all keys
 
 What is taken from the samples are selectivities: which share of all combinations of stored rows is equal. How many
 joined rows come into being and lie in state follows from these with arrivals and stored rows by the formulas of
-`join_estimates`. Stored rows of windowed streams are those that are alive, so a row is taken to meet all of them, and
-its window to be as long as they took to come. Limits: rows that are kept beyond their window for late ones count as
-inside; whether equal rows come at about the same time is not seen, nor are conditions that are no equalities.
+`join_estimates`. Of the stored rows of a windowed stream a row is taken to meet those that are alive, and its window to
+be as long as these took to come; others are kept beyond their window for late rows. Limits: whether equal rows come at
+about the same time is not seen, nor are conditions that are no equalities.
 """
 
 from __future__ import annotations
@@ -91,18 +91,29 @@ class KeyCounts:
         return min(max(self.matches(inputs), NONE_FOUND) / share / prod(self.stored[n] for n in inputs), 1.0)
 
 
-def sampled_estimates(query: LogicalQuery, rates: Sequence[float], sample: JoinSample) -> MeasuredEstimates:
-    """The estimates for a query whose inputs have these arrivals per second and were sampled."""
+def sampled_estimates(
+    query: LogicalQuery, rates: Sequence[float], sample: JoinSample, alive: Sequence[float] = ()
+) -> MeasuredEstimates:
+    """The estimates for a query whose inputs have these arrivals per second and were sampled.
+
+    Of an input's stored rows a share is `alive`, all unless it is given: the others are kept for late rows only.
+    """
     classes = reaches(query.aliases, query.equalities)
     stored = [float(one.stored) for one in sample.inputs]
     filled = frozenset(n for n, rows in enumerate(stored) if rows)
     # By Little's law rows / (rows per second) is how long one is there, in the seconds that rates are in.
-    windows = [
+    residences = [
         rows / rate if entry.window is not None and rate > 0 and rows > 0 else None
         for entry, rate, rows in zip(query.inputs, rates, stored, strict=True)
     ]
+    windows = [
+        None if seconds is None else seconds * share
+        for seconds, share in zip(residences, alive or [1.0] * len(residences), strict=True)
+    ]
     equal = tuple(_equal_share(sample, number, reach & filled) for number, reach in enumerate(classes))
-    independent = IndependentEstimates(tuple(rates), tuple(windows), tuple(stored), classes, equal)
+    independent = IndependentEstimates(
+        tuple(rates), tuple(windows), tuple(stored), classes, equal, residences=tuple(residences)
+    )
     measured = {}
     counted: dict[tuple[int, ...], KeyCounts] = {}
     for inputs, shared in _on_one_key(filled, classes):

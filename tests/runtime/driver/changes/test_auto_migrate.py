@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("j", pa.int64()), ("t", pa.int64()), ("v", pa.int64())])
 KINDS = {name: Kind(SCHEMA, "t", 0) for name in "ABC"}
-WINDOWS = "A [RANGE 20 MILLISECONDS], B [RANGE 20 MILLISECONDS], C [RANGE 20 MILLISECONDS]"
+WINDOWS = "A [RANGE 20 SECONDS], B [RANGE 20 SECONDS], C [RANGE 20 SECONDS]"
 CHAIN = f"SELECT A.v AS a, B.v AS b, C.v AS c FROM {WINDOWS} WHERE A.k = B.k AND B.j = C.j"
 FEW, MANY = 10, 500
 ROWS = 100
@@ -28,7 +28,7 @@ BETWEEN = 1_000
 
 
 def batch(chance: np.random.Generator, number: int, k: int, j: int) -> dict[str, pa.Table]:
-    """Rows of ten milliseconds, with so many different values of each key."""
+    """Rows of ten seconds, with so many different values of each key."""
 
     def column(distinct: int) -> np.ndarray:
         return chance.integers(0, distinct, ROWS)

@@ -23,6 +23,7 @@ from anabranch.plan.network import Request
 from anabranch.plan.orders.join_estimates import MeasuredEstimates
 from anabranch.plan.orders.join_sample import InputSample, JoinSample, sampled_estimates
 from anabranch.plan.orders.plan_cost import compared_plans
+from anabranch.plan.query import LogicalQuery
 from anabranch.plan.sharing.leaf_ports import leaf_ports
 from anabranch.runtime.driver.step.context import StepContext
 from anabranch.runtime.driver.step.result import NO_BATCH, StepResult
@@ -72,11 +73,30 @@ def _measured(
     sampled = _sampled(
         context, session, [_sampled_port(context, session, request, ports, n) for n in range(len(ports))], place
     )
-    estimates = sampled_estimates(query.logical, rates, sampled)
+    estimates = sampled_estimates(query.logical, rates, sampled, _alive(context, query.logical, ports))
     plans = compared_plans(query.logical, shape_of(query), estimates, latenesses(context, request), LISTED)
     aliases = query.logical.aliases
     stored = dict(zip(aliases, (one.stored for one in sampled.inputs), strict=True))
     return QueryOrders(plans, dict(zip(aliases, rates, strict=True)), stored), estimates
+
+
+def _alive(context: StepContext, query: LogicalQuery, ports: Sequence[int]) -> list[float]:
+    """Per input, about which share of its stored rows the next rows can still meet: its window, of all the event time
+    from its oldest stored row to the newest one of any input. The others are kept for late rows."""
+    owners, manifests = context.shape.owners, context.in_force.distribution.manifests
+    files = [
+        [piece.file for manifest in manifests for run in rows_at(manifest, port, owners) for piece in run]
+        for port in ports
+    ]
+    newest = max((file.max_ts for port in files for file in port if file.max_ts is not None), default=None)
+    shares = []
+    for entry, own in zip(query.inputs, files, strict=True):
+        oldest = min((file.min_ts for file in own if file.min_ts is not None), default=None)
+        if entry.window is None or newest is None or oldest is None or newest <= oldest:
+            shares.append(1.0)
+        else:
+            shares.append(min(1.0, entry.window / (newest - oldest)))
+    return shares
 
 
 def latenesses(context: StepContext, request: Request) -> list[int | None]:
