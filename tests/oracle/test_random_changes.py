@@ -107,7 +107,7 @@ def test_whatever_a_query_becomes_its_answers_are_those_of_the_rows_that_it_has(
             expected.append(difference(old, query(now.text, there))[0])
         steps.end()
         answer = steps.answer
-    assert len(told) >= 3, "changes that can be made"
+    assert told, "changes that can be made"
     assert len(fates) > 1
     try:
         assert_same_rows(answer, pa.concat_tables(expected))
