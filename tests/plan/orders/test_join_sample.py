@@ -86,6 +86,14 @@ def test_arrivals_meet_what_is_stored_and_joined_rows_stay_as_long_as_rows_of_a_
     assert estimates.rows(AB) == pytest.approx(30 * 50), "rows of B are there for 50 seconds"
 
 
+def test_rows_that_are_kept_for_late_ones_only_are_not_met() -> None:
+    query = query_of(2, [{0, 1}])
+    keys = np.arange(1_000)
+    estimates = sampled_estimates(query, [10.0, 20.0], sampled([{0: keys}, {0: keys}], 1.0), alive=[0.5, 0.5])
+    assert estimates.rate(AB) == pytest.approx((10 + 20) / 2), "half of the rows are alive"
+    assert estimates.rows(AB) == pytest.approx(15 * 50), "joined rows are kept for late ones, too"
+
+
 def test_an_input_without_rows_and_one_without_matches_are_no_reason_to_fail() -> None:
     query = query_of(3, [{0, 1, 2}])
     empty = np.arange(0)
